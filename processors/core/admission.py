@@ -1,0 +1,328 @@
+"""From a record on `commands` to a command, or to what is wrong with it.
+
+A first byte of 0x00 means Avro, `{` means JSON. What can be read far enough to be answered is
+refused with all its problems (`BadCommand`); what cannot is set aside (`Undecodable`).
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, Final
+
+import msgspec
+
+from schemas import limits
+from schemas.bindings import COMMANDS
+from schemas.codec import Undecodable, describe, schema_name
+from schemas.commands import COMMAND_TYPES, AnyCommand, JobSpec, PutJob, ScheduleSpec, TriggerJob
+from schemas.commands import TopicTargetSpec as TopicSpec
+from schemas.replies import Problem
+
+TENANT_CHARS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
+JOB_CHARS: Final = frozenset(
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~-"
+)
+
+_ENVELOPE: Final = ("type", "tenant", "job", "command_id", "reply_to", "by", "note", "hops")
+_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "put": ("if_match", "definition"),
+    "pause": ("if_match",),
+    "resume": ("if_match",),
+    "delete": ("if_match",),
+    "trigger": ("payload", "payload_base64", "scheduled_at"),
+}
+_DEFINITION: Final = (
+    "name", "schedules", "target", "payload", "payload_base64", "content_type", "concurrency",
+    "missed", "late_tolerance", "max_attempts",
+)  # fmt: skip
+_SCHEDULE: Final = ("cron", "timezone", "every", "anchor", "at", "in", "now", "dst")
+_TOPIC: Final = ("name", "key", "headers", "outcome")
+NOT_BUILT: Final = frozenset({
+    "task", "start", "end", "max_runs", "jitter", "calendars", "exclude", "precision",
+    "idempotency", "start_deadline", "missed_limit", "max_open", "cancel_grace", "queue_limit",
+    "exclusion_group", "group_wait", "force", "backoff", "max_elapsed", "past_next_tick",
+    "max_duration", "max_deliveries", "keep_finished", "payload_ref", "notify", "managed_by",
+    "priority", "tags", "pool", "http", "worker", "completion", "report_within",
+})  # fmt: skip
+"""Names the documentation uses for what is not built yet."""
+
+
+class BadCommand(Exception):
+    """A command that can be answered but takes no effect."""
+
+    def __init__(
+        self, envelope: Mapping[str, str], message: str, problems: tuple[Problem, ...]
+    ) -> None:
+        super().__init__(message)
+        self.tenant = envelope.get("tenant", "")
+        self.job = envelope.get("job", "")
+        self.command_id = envelope.get("command_id", "")
+        self.reply_to = envelope.get("reply_to", "")
+        self.message = message
+        self.problems = problems
+
+
+def read_command(data: bytes) -> AnyCommand:
+    """The command in a record. Raises `BadCommand` or `Undecodable`."""
+    if len(data) > limits.COMMAND_BYTES_MAX:
+        raise Undecodable(
+            f"a command of {len(data)} bytes; at most {limits.COMMAND_BYTES_MAX} are read"
+        )
+    if data[:1] == b"\x00":
+        command = _from_avro(data)
+    elif data[:1] == b"{":
+        command = _from_json(data)
+    else:
+        raise Undecodable(f"neither Avro nor a JSON object: {describe(data)}")
+    problems = _check(command)
+    if problems:
+        envelope = {"tenant": command.tenant, "job": command.job,
+                    "command_id": command.command_id, "reply_to": command.reply_to}  # fmt: skip
+        raise BadCommand(envelope, "the command is not valid", tuple(problems))
+    return command
+
+
+def _from_avro(data: bytes) -> AnyCommand:
+    name = schema_name(data)
+    codec = COMMANDS.get(name) if name is not None else None
+    if codec is None:
+        raise Undecodable(f"no command: {describe(data)}")
+    command: AnyCommand = codec.decode(data)
+    return command
+
+
+def _check(command: AnyCommand) -> list[Problem]:
+    problems: list[Problem] = []
+    check_id("tenant", command.tenant, TENANT_CHARS, limits.TENANT_CHARS_MAX, problems)
+    check_id("job", command.job, JOB_CHARS, limits.JOB_CHARS_MAX, problems)
+    if command.job[:1] in (".", "~"):
+        problems.append(Problem("job", f"{command.job!r} starts with {command.job[0]!r}",
+                                "start with a letter, a digit, _ or -"))  # fmt: skip
+    for field, value, most in (
+        ("command_id", command.command_id, limits.COMMAND_ID_CHARS_MAX),
+        ("reply_to", command.reply_to, limits.COMMAND_ID_CHARS_MAX),
+        ("by", command.by, limits.NAME_CHARS_MAX),
+        ("note", command.note, limits.NOTE_CHARS_MAX),
+    ):
+        if len(value) > most:
+            problems.append(Problem(field, f"{len(value)} characters", f"at most {most}"))
+    if isinstance(command, TriggerJob) and command.payload is not None:
+        size = len(command.payload)
+        if size > limits.PAYLOAD_BYTES_MAX:
+            most = limits.PAYLOAD_BYTES_MAX
+            problems.append(Problem("payload", f"{size} bytes are more than {most}"))
+    return problems
+
+
+def check_id(
+    field: str, value: str, chars: frozenset[str], most: int, problems: list[Problem]
+) -> None:
+    """Refuse an id with a character that is not allowed, naming it, or of the wrong length."""
+    if not 1 <= len(value) <= most:
+        problems.append(Problem(field, f"{len(value)} characters", f"1 to {most}"))
+    foreign = next((c for c in value if c not in chars), None)
+    if foreign is not None:
+        allowed = "a-z 0-9 -" if chars is TENANT_CHARS else "A-Z a-z 0-9 . _ ~ -"
+        problems.append(Problem(field, f"{value!r} has the character {foreign!r}", allowed))
+
+
+# --- JSON --------------------------------------------------------------------------------------
+
+
+def _from_json(data: bytes) -> AnyCommand:
+    try:
+        raw = msgspec.json.decode(data)
+    except msgspec.DecodeError as error:
+        raise Undecodable(f"not JSON: {error}") from error
+    envelope = {name: raw[name] for name in _ENVELOPE if isinstance(raw.get(name), str)}
+    read = _Read()
+    kind = raw.get("type")
+    if kind not in COMMAND_TYPES:
+        problem = Problem("type", _found(kind), "one of " + ", ".join(COMMAND_TYPES))
+        raise BadCommand(envelope, "no such command", (problem,))
+    read.known("", raw, _ENVELOPE + _FIELDS[kind])
+    values: dict[str, Any] = {
+        name: read.text(name, raw, required=name in ("tenant", "job"))
+        for name in ("tenant", "job", "command_id", "reply_to", "by", "note")
+    }
+    values["hops"] = read.whole("hops", raw, 0)
+    if "if_match" in _FIELDS[kind]:
+        values["if_match"] = read.whole("if_match", raw, None)
+    if kind == "put":
+        values["spec"] = _spec(raw.get("definition"), "definition", read)
+    elif kind == "trigger":
+        values["payload"], _ = _payload(raw, "", read, None)
+        values["scheduled_at"] = read.text("scheduled_at", raw, default=None)
+    if read.problems:
+        raise BadCommand(envelope, "the command is not valid", tuple(read.problems))
+    return COMMAND_TYPES[kind](**values)
+
+
+def read_definition(raw: object) -> JobSpec:
+    """A definition written as JSON. Raises `BadCommand` with all its problems."""
+    read = _Read()
+    spec = _spec(raw, "", read)
+    if read.problems or spec is None:
+        raise BadCommand({}, "the definition is not valid", tuple(read.problems))
+    return spec
+
+
+def _spec(raw: object, at: str, read: "_Read") -> JobSpec | None:
+    if not isinstance(raw, dict):
+        read.problem(at, _found(raw), "an object with schedules and a target")
+        return None
+    read.known(at, raw, _DEFINITION)
+    path = f"{at}." if at else ""
+    schedules = _schedules(raw.get("schedules"), f"{path}schedules", read)
+    topic = _target(raw.get("target"), f"{path}target", read)
+    payload, content_type = _payload(raw, at, read, b"")
+    return JobSpec(
+        name=read.text(f"{path}name", raw) or "",
+        schedules=tuple(schedules),
+        topic=topic,
+        payload=payload or b"",
+        content_type=read.text(f"{path}content_type", raw, default=content_type) or content_type,
+        concurrency=read.text(f"{path}concurrency", raw, default="forbid") or "forbid",
+        missed=read.text(f"{path}missed", raw, default="latest") or "latest",
+        late_tolerance=read.text(f"{path}late_tolerance", raw, default="60s") or "60s",
+        max_attempts=read.whole(f"{path}max_attempts", raw, 1),
+    )
+
+
+def _schedules(raw: object, at: str, read: "_Read") -> list[ScheduleSpec]:
+    if not isinstance(raw, list):
+        read.problem(at, _found(raw), 'a list such as [{"cron": "0 9 * * 1-5"}]')
+        return []
+    return [_schedule(one, f"{at}[{n}]", read) for n, one in enumerate(raw)]
+
+
+def _schedule(raw: object, at: str, read: "_Read") -> ScheduleSpec:
+    if not isinstance(raw, dict):
+        read.problem(at, _found(raw), 'an object such as {"cron": "0 9 * * 1-5"}')
+        return ScheduleSpec()
+    read.known(at, raw, _SCHEDULE)
+    dst = raw.get("dst", {})
+    if not isinstance(dst, dict):
+        read.problem(f"{at}.dst", _found(dst), 'an object such as {"gap": "next"}')
+        dst = {}
+    read.known(f"{at}.dst", dst, ("gap", "repeat"))
+    now = raw.get("now")
+    if now is not None and not isinstance(now, bool):
+        read.problem(f"{at}.now", _found(now), "true")
+        now = None
+    text = {
+        name: read.text(f"{at}.{name}", raw, default=None)
+        for name in ("cron", "timezone", "every", "anchor", "at", "in")
+    }
+    return ScheduleSpec(
+        cron=text["cron"], timezone=text["timezone"], every=text["every"], anchor=text["anchor"],
+        at=text["at"], in_=text["in"], now=now,
+        gap=read.text(f"{at}.dst.gap", dst, default=None),
+        repeat=read.text(f"{at}.dst.repeat", dst, default=None),
+    )  # fmt: skip
+
+
+def _target(raw: object, at: str, read: "_Read") -> TopicSpec | None:
+    if not isinstance(raw, dict) or not raw:
+        read.problem(at, _found(raw), '{"topic": {"name": "…"}} names a Kafka topic')
+        return None
+    read.known(at, raw, ("topic",))
+    topic = raw.get("topic")
+    if topic is None:
+        return None
+    if not isinstance(topic, dict):
+        read.problem(f"{at}.topic", _found(topic), 'an object such as {"name": "orders"}')
+        return None
+    read.known(f"{at}.topic", topic, _TOPIC)
+    headers = topic.get("headers", {})
+    texts = isinstance(headers, dict) and all(isinstance(v, str) for v in headers.values())
+    if not texts:
+        read.problem(f"{at}.topic.headers", _found(headers), "an object of texts")
+    return TopicSpec(
+        name=read.text(f"{at}.topic.name", topic, required=True) or "",
+        key=read.text(f"{at}.topic.key", topic, default=None),
+        headers=headers if texts else {},
+        outcome=read.text(f"{at}.topic.outcome", topic, default="none") or "none",
+    )
+
+
+def _payload(
+    raw: Mapping[str, Any], at: str, read: "_Read", default: bytes | None
+) -> tuple[bytes | None, str]:
+    """Payload and the content type that goes with how it was written."""
+    path = f"{at}." if at else ""
+    if "payload_base64" in raw:
+        if "payload" in raw:
+            read.problem(f"{path}payload_base64", "is given beside payload", "one of the two")
+        text = read.text(f"{path}payload_base64", raw) or ""
+        try:
+            return base64.b64decode(text, validate=True), "application/octet-stream"
+        except (binascii.Error, ValueError) as error:
+            read.problem(f"{path}payload_base64", f"is no base64: {error}", "standard base64")
+            return default, "application/octet-stream"
+    if "payload" not in raw:
+        return default, "application/json"
+    return msgspec.json.encode(raw["payload"]), "application/json"
+
+
+class _Read:
+    """Reads fields out of JSON objects and collects what is wrong."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def problem(self, field: str, message: str, hint: str = "") -> None:
+        self.problems.append(Problem(field, message, hint))
+
+    def known(self, at: str, raw: Mapping[str, Any], names: tuple[str, ...]) -> None:
+        """Refuse every field that is not among `names`, by name."""
+        for name in raw:
+            if name in names:
+                continue
+            field = f"{at}.{name}" if at else name
+            if name in NOT_BUILT:
+                self.problem(field, "is not built yet", "leave it out")
+                continue
+            close = get_close_matches(name, names, n=1)
+            hint = f"did you mean {close[0]}?" if close else "one of " + ", ".join(names)
+            self.problem(field, "is no field", hint)
+
+    def text(
+        self,
+        field: str,
+        raw: Mapping[str, Any],
+        *,
+        default: str | None = "",
+        required: bool = False,
+    ) -> Any:
+        name = field.rpartition(".")[2]
+        value = raw.get(name)
+        if value is None:
+            if required:
+                self.problem(field, "is missing", "a text")
+                return ""
+            return default
+        if not isinstance(value, str):
+            self.problem(field, _found(value), "a text")
+            return default
+        return value
+
+    def whole(self, field: str, raw: Mapping[str, Any], default: int | None) -> Any:
+        value = raw.get(field.rpartition(".")[2])
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:
+            self.problem(field, _found(value), "a whole number, 0 or above")
+            return default
+        return value
+
+
+def _found(value: object) -> str:
+    if value is None:
+        return "is missing"
+    text = msgspec.json.encode(value).decode()
+    return f"{text[:80]} is not of the right kind"
+
+
+__all__ = ["BadCommand", "PutJob", "read_command", "read_definition"]

@@ -1,0 +1,463 @@
+"""The life of a job: every decision, as pure functions over frozen values.
+
+    ACTIVE ──pause──▶ PAUSED ──resume──▶ ACTIVE        put keeps PAUSED
+    ACTIVE ──no tick can follow──▶ FINISHED            put with ticks: ACTIVE again
+    ACTIVE ──a decision raised──▶ BROKEN ──resume or put──▶ ACTIVE
+    any ──delete──▶ DELETED ──put──▶ a new life        DELETED, FINISHED ──forget──▶ gone
+
+Commands may be refused (`Refusal`); ticks may not. `now_ms` is the owner's clock, `at_ms` a
+command's append time. Nothing here reads a clock, draws a number or does I/O.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from schemas.events import JobChanged, TicksMissed
+from schemas.limits import (
+    FORGET_DELETED_MS,
+    KEEP_FINISHED_MS,
+    KEEP_FINISHED_ONE_OFF_MS,
+    MISSED_COUNT_MAX,
+)
+from schemas.replies import Problem
+from schemas.state import Hold, JobDefinition, JobState
+
+from .keys import Kind, due_key, occurrence_of_tick, occurrence_of_trigger, split_job_key
+from .schedule import (
+    AtSchedule,
+    Schedule,
+    Tick,
+    count_ticks,
+    first_tick,
+    next_tick,
+    next_tick_from,
+)
+
+_replace: Final = msgspec.structs.replace
+
+
+class Job(msgspec.Struct, frozen=True, gc=False):
+    """A job as its owner holds it; `plan` is the definition's schedules, ready to be asked."""
+
+    state: JobState
+    definition: JobDefinition | None
+    plan: tuple[Schedule, ...]
+
+
+class Fire(msgspec.Struct, frozen=True, gc=False):
+    """An occurrence to be run now. `sequence` is its event's."""
+
+    occurrence: str
+    scheduled_at: int
+    due_at: int
+    sequence: int
+    payload: bytes | None = None
+
+    @property
+    def execution_id(self) -> str:
+        """Occurrence key and attempt."""
+        return f"{self.occurrence}:1"
+
+
+class Decision(msgspec.Struct, frozen=True, gc=False):
+    """What became of a job. `state` None: it is forgotten. `definition` None: as before, unless
+    `undefined`, which takes it away."""
+
+    state: JobState | None
+    definition: JobDefinition | None = None
+    undefined: bool = False
+    changed: JobChanged | None = None
+    missed: tuple[TicksMissed, ...] = ()
+    fires: tuple[Fire, ...] = ()
+
+
+class Refusal(msgspec.Struct, frozen=True, gc=False):
+    """Why a command takes no effect; `kind` is one of the stable names."""
+
+    kind: str
+    message: str
+    problems: tuple[Problem, ...] = ()
+
+
+def due_entries(tenant: bytes, job: bytes, state: JobState) -> list[bytes]:
+    """Index keys that follow from a state; the whole index is these."""
+    entries = []
+    if state.due_ms:
+        entries.append(due_key(state.due_ms, tenant, job, Kind.TICK))
+    if state.forget_ms:
+        entries.append(due_key(state.forget_ms, tenant, job, Kind.FORGET))
+    return entries
+
+
+# --- ticks ------------------------------------------------------------------------------------
+
+
+def decide_tick(job_key: str, job: Job, now_ms: int, txn: int, tz: str) -> Decision:
+    """Decide the job's next tick, which is due, and with it every tick passed over with it.
+
+    A tick within `late_tolerance` (never more than the distance to the next one) simply runs. Of
+    those passed over only the newest runs (`missed: latest`), the others become one record.
+    """
+    state, definition = job.state, job.definition
+    assert definition is not None and 0 < state.due_ms <= now_ms
+    tick_ms, offset_ms = state.next_ms, state.due_ms - state.next_ms
+    if state.status == "PAUSED":
+        return _missed_while_paused(job_key, job, tick_ms, now_ms, txn, tz)
+    following = _following(job, tick_ms)
+    tolerance_ms = definition.late_tolerance_ms
+    if following is not None:
+        tolerance_ms = min(tolerance_ms, following.at_ms - tick_ms)
+    missed: tuple[TicksMissed, ...] = ()
+    sequence = state.sequence
+    if now_ms - state.due_ms > tolerance_ms:
+        count, _, last_ms = count_ticks(
+            job.plan, tick_ms - 1, now_ms - offset_ms, limit=MISSED_COUNT_MAX + 1
+        )
+        if last_ms is not None and last_ms > tick_ms:
+            before = count_ticks(job.plan, tick_ms - 1, last_ms - 1, limit=MISSED_COUNT_MAX)
+            sequence += 1
+            missed = (
+                _missed(job_key, state, definition, sequence, txn, now_ms, "policy",
+                        tick_ms, before[2] or tick_ms, before[0], count <= MISSED_COUNT_MAX),
+            )  # fmt: skip
+            tick_ms, following = last_ms, _following(job, last_ms)
+    fire = Fire(
+        occurrence_of_tick(job_key, tick_ms), tick_ms, tick_ms + offset_ms, sequence + 1
+    )
+    after = _moved(job, state, tick_ms, following, offset_ms, now_ms, txn, tz, sequence + 1)
+    return Decision(_replace(after, runs=after.runs + 1), missed=missed, fires=(fire,))
+
+
+def _moved(
+    job: Job,
+    state: JobState,
+    decided_ms: int,
+    following: Tick | None,
+    offset_ms: int,
+    now_ms: int,
+    txn: int,
+    tz: str,
+    sequence: int,
+) -> JobState:
+    """The state with its cursor on `decided_ms` and the following tick planned."""
+    local = state.cursor_local
+    if decided_ms != state.next_ms or any(not isinstance(s, AtSchedule) for s in job.plan):
+        local = _local(job.plan, decided_ms)
+    if following is not None:
+        return _replace(
+            state, txn=txn, sequence=sequence, cursor_ms=decided_ms, cursor_local=local,
+            next_ms=following.at_ms, due_ms=following.at_ms + offset_ms, tz=tz,
+        )  # fmt: skip
+    finished = state.status == "ACTIVE"
+    return _replace(
+        state, txn=txn, sequence=sequence, cursor_ms=decided_ms, cursor_local=local,
+        next_ms=0, due_ms=0, tz=tz, status="FINISHED" if finished else state.status,
+        forget_ms=now_ms + _keep_ms(job.plan) if finished else 0,
+    )  # fmt: skip
+
+
+def _keep_ms(plan: Iterable[Schedule]) -> int:
+    one_off = all(isinstance(schedule, AtSchedule) for schedule in plan)
+    return KEEP_FINISHED_ONE_OFF_MS if one_off else KEEP_FINISHED_MS
+
+
+def _following(job: Job, after_ms: int) -> Tick | None:
+    return next_tick(job.plan, after_ms)
+
+
+def _local(plan: tuple[Schedule, ...], at_ms: int) -> str:
+    """Local time, fold and zone of a tick; empty where it came from no zone's clock."""
+    tick = next_tick(plan, at_ms - 1)
+    if tick is None or tick.at_ms != at_ms or not tick.zone:
+        return ""
+    return f"{tick.local} {tick.fold} {tick.zone}"
+
+
+def _cursor(state: JobState) -> Tick:
+    parts = state.cursor_local.split(" ")
+    if len(parts) != 3:
+        return Tick(state.cursor_ms)
+    return Tick(state.cursor_ms, parts[0], int(parts[1]), parts[2])
+
+
+def _missed(
+    job_key: str, state: JobState, definition: JobDefinition, sequence: int, txn: int,
+    now_ms: int, reason: str, first_ms: int, last_ms: int, count: int, exact: bool = True,
+    detail: str = "",
+) -> TicksMissed:  # fmt: skip
+    tenant, _, job = job_key.partition("/")
+    return TicksMissed(
+        tenant=tenant, job=job, life=state.life, sequence=sequence, txn=txn, first=first_ms,
+        last=last_ms, count=count, exact=exact, reason=reason, detail=detail, claimed_at=now_ms,
+        version=definition.version,
+    )  # fmt: skip
+
+
+def _missed_while_paused(
+    job_key: str, job: Job, tick_ms: int, now_ms: int, txn: int, tz: str
+) -> Decision:
+    """Only one-offs are due while a job is paused: their time passes, which is recorded."""
+    state, definition = job.state, job.definition
+    assert definition is not None
+    sequence = state.sequence + 1
+    record = _missed(
+        job_key, state, definition, sequence, txn, now_ms, "paused", tick_ms, tick_ms, 1
+    )
+    following = next_tick(_one_offs(job.plan), tick_ms)
+    after = _replace(
+        state, txn=txn, sequence=sequence, cursor_ms=tick_ms, cursor_local="", tz=tz,
+        next_ms=following.at_ms if following else 0, due_ms=following.at_ms if following else 0,
+    )  # fmt: skip
+    return Decision(after, missed=(record,))
+
+
+def _one_offs(plan: tuple[Schedule, ...]) -> tuple[Schedule, ...]:
+    return tuple(schedule for schedule in plan if isinstance(schedule, AtSchedule))
+
+
+def break_job(job_key: str, job: Job, now_ms: int, txn: int, detail: str) -> Decision:
+    """A decision about this job raised: take it out of service, visibly and resumably. The tick
+    that was being decided is recorded as missed, without asking the schedule again."""
+    state, definition = job.state, job.definition
+    sequence = state.sequence + 1
+    missed: tuple[TicksMissed, ...] = ()
+    cursor_ms = state.cursor_ms
+    if definition is not None and state.next_ms:
+        cursor_ms = state.next_ms
+        missed = (
+            _missed(job_key, state, definition, sequence, txn, now_ms, "error",
+                    cursor_ms, cursor_ms, 1, True, detail[:500]),
+        )  # fmt: skip
+        sequence += 1
+    hold = Hold(reason="decision", since_ms=now_ms, note=detail[:500])
+    after = _replace(
+        state, txn=txn, sequence=sequence, status="BROKEN", hold=hold, cursor_ms=cursor_ms,
+        cursor_local="", next_ms=0, due_ms=0, forget_ms=0,
+    )  # fmt: skip
+    changed = _changed(job_key, after, "break", now_ms, reason="decision", note=detail[:500])
+    return Decision(after, changed=changed, missed=missed)
+
+
+def forget(job: Job) -> Decision | None:
+    """The time to remember a deleted or finished job is over; None when it lives again."""
+    if job.state.status not in ("DELETED", "FINISHED"):
+        return None
+    return Decision(None, undefined=True)
+
+
+# --- commands ---------------------------------------------------------------------------------
+
+
+class Asked(msgspec.Struct, frozen=True, gc=False):
+    """A command's circumstances, the same for every kind."""
+
+    at_ms: int
+    now_ms: int
+    txn: int
+    tz: str
+    by: str = ""
+    note: str = ""
+    command_id: str = ""
+    if_match: int | None = None
+
+
+def put(
+    job_key: str,
+    job: Job | None,
+    definition: JobDefinition,
+    plan: tuple[Schedule, ...],
+    asked: Asked,
+    offset_ms: int = 0,
+) -> Decision | Refusal:
+    """Create or replace. `definition` comes admitted, with version and life still open; the same
+    content as the present one changes nothing (a Decision without `changed`)."""
+    state = job.state if job is not None else None
+    alive = state is not None and state.status != "DELETED"
+    refusal = _unmatched(state.version if state is not None and alive else 0, asked.if_match)
+    if refusal is not None:
+        return refusal
+    if alive and job is not None and job.definition is not None:
+        if job.definition.digest == definition.digest and job.state.status != "BROKEN":
+            return Decision(job.state)
+        definition = _keep_anchors(definition, job.definition)
+        plan = plan if definition.schedules != job.definition.schedules else job.plan
+    if state is None or not alive:
+        state = _new_life(state, asked.txn)
+    version = state.version + 1
+    definition = _replace(definition, txn=asked.txn, life=state.life, version=version)
+    status, hold = ("PAUSED", state.hold) if state.status == "PAUSED" else ("ACTIVE", None)
+    ticking = state.status in ("ACTIVE", "PAUSED")
+    if job is not None and alive and ticking and plan == job.plan:
+        after = _replace(state, txn=asked.txn, version=version, sequence=state.sequence + 1)
+    else:
+        tick = _first(plan if status == "ACTIVE" else _one_offs(plan), state, definition, asked)
+        after = _replace(
+            state, txn=asked.txn, version=version, sequence=state.sequence + 1, status=status,
+            hold=hold, next_ms=tick.at_ms if tick else 0,
+            due_ms=tick.at_ms + offset_ms if tick else 0, tz=asked.tz, forget_ms=0,
+        )  # fmt: skip
+        if tick is None and status == "ACTIVE":
+            after = _replace(after, status="FINISHED", forget_ms=asked.now_ms + _keep_ms(plan))
+    changed = _changed_by(job_key, after, "put", asked, definition)
+    return Decision(after, definition=definition, changed=changed)
+
+
+def _first(
+    plan: tuple[Schedule, ...], state: JobState, definition: JobDefinition, asked: Asked
+) -> Tick | None:
+    """The first tick of new schedules: after the acceptance, one-offs up to `late_tolerance`
+    before it, and never one that was decided already or lies before the cursor."""
+    tick = first_tick(plan, asked.at_ms, late_tolerance_ms=definition.late_tolerance_ms)
+    if tick is not None and tick.at_ms <= state.cursor_ms:
+        return next_tick_from(plan, _cursor(state))
+    return tick
+
+
+def _new_life(stub: JobState | None, txn: int) -> JobState:
+    """Version, sequence, cursor and command ids go on while the stub of a deleted job is there."""
+    if stub is None:
+        return JobState(txn=txn, life=txn, version=0, sequence=0, status="ACTIVE")
+    return JobState(
+        txn=txn, life=txn, version=stub.version, sequence=stub.sequence, status="ACTIVE",
+        cursor_ms=stub.cursor_ms, cursor_local=stub.cursor_local, ids=stub.ids,
+    )  # fmt: skip
+
+
+def _keep_anchors(new: JobDefinition, old: JobDefinition) -> JobDefinition:
+    """A schedule that is written as before keeps what it was resolved to: an interval its anchor,
+    a reminder in 40 days its day."""
+    before = {schedule.written: schedule for schedule in old.schedules}
+    kept = tuple(before.get(schedule.written, schedule) for schedule in new.schedules)
+    return _replace(new, schedules=kept)
+
+
+def pause(job_key: str, job: Job | None, asked: Asked) -> Decision | Refusal:
+    """No ticks from now on. Pausing a paused job changes nothing."""
+    if job is None or job.state.status == "DELETED":
+        return _not_found(job_key)
+    state = job.state
+    refusal = _unmatched(state.version, asked.if_match)
+    if refusal is not None:
+        return refusal
+    if state.status == "PAUSED":
+        return Decision(state)
+    if state.status == "FINISHED":
+        return Refusal("finished", f"job {job_key} has finished: there is nothing to pause")
+    tick = next_tick(_one_offs(job.plan), max(state.cursor_ms, asked.at_ms))
+    after = _replace(
+        state, txn=asked.txn, sequence=state.sequence + 1, status="PAUSED",
+        hold=Hold(reason="paused", since_ms=asked.at_ms, by=asked.by, note=asked.note),
+        next_ms=tick.at_ms if tick else 0, due_ms=tick.at_ms if tick else 0,
+    )  # fmt: skip
+    return Decision(after, changed=_changed_by(job_key, after, "pause", asked))
+
+
+def resume(job_key: str, job: Job | None, asked: Asked, offset_ms: int = 0) -> Decision | Refusal:
+    """Ticks again, the first one after the acceptance. Resuming an active job changes nothing."""
+    if job is None or job.state.status == "DELETED":
+        return _not_found(job_key)
+    state = job.state
+    refusal = _unmatched(state.version, asked.if_match)
+    if refusal is not None:
+        return refusal
+    if state.status in ("ACTIVE", "FINISHED"):
+        return Decision(state)
+    tick = next_tick(job.plan, max(asked.at_ms, state.cursor_ms))
+    after = _replace(
+        state, txn=asked.txn, sequence=state.sequence + 1, status="ACTIVE", hold=None,
+        next_ms=tick.at_ms if tick else 0, due_ms=tick.at_ms + offset_ms if tick else 0,
+        tz=asked.tz,
+    )  # fmt: skip
+    if tick is None:
+        after = _replace(after, status="FINISHED", forget_ms=asked.now_ms + _keep_ms(job.plan))
+    return Decision(after, changed=_changed_by(job_key, after, "resume", asked))
+
+
+def delete(job_key: str, job: Job | None, asked: Asked) -> Decision | Refusal:
+    """End the job, leaving a stub that remembers what must not happen twice."""
+    if job is None or job.state.status == "DELETED":
+        return _not_found(job_key)
+    state = job.state
+    refusal = _unmatched(state.version, asked.if_match)
+    if refusal is not None:
+        return refusal
+    after = JobState(
+        txn=asked.txn, life=state.life, version=state.version, sequence=state.sequence + 1,
+        status="DELETED", cursor_ms=state.cursor_ms, cursor_local=state.cursor_local,
+        runs=state.runs, forget_ms=asked.now_ms + FORGET_DELETED_MS, ids=state.ids,
+    )  # fmt: skip
+    changed = _changed_by(job_key, after, "delete", asked)
+    return Decision(after, undefined=True, changed=changed)
+
+
+def trigger(
+    job_key: str,
+    job: Job | None,
+    asked: Asked,
+    id_hash: bytes,
+    scheduled_at_ms: int | None,
+    payload: bytes | None,
+) -> Decision | Refusal:
+    """One run beside the schedule, also of a paused or finished job."""
+    if job is None or job.state.status == "DELETED" or job.definition is None:
+        return _not_found(job_key)
+    nominal_ms = asked.at_ms if scheduled_at_ms is None else scheduled_at_ms
+    sequence = job.state.sequence + 1
+    occurrence = occurrence_of_trigger(job_key, nominal_ms, id_hash)
+    fire = Fire(occurrence, nominal_ms, asked.at_ms, sequence, payload)
+    after = _replace(job.state, txn=asked.txn, sequence=sequence)
+    if after.status == "FINISHED":
+        after = _replace(after, forget_ms=asked.now_ms + _keep_ms(job.plan))
+    return Decision(after, fires=(fire,))
+
+
+def _not_found(job_key: str) -> Refusal:
+    return Refusal("not_found", f"there is no job {job_key}")
+
+
+def _unmatched(version: int, if_match: int | None) -> Refusal | None:
+    if if_match is None or if_match == version:
+        return None
+    now = f"is version {version}" if version else "does not exist"
+    wanted = f"version {if_match}" if if_match else "no such job"
+    return Refusal(
+        "version_conflict",
+        f"the job {now}, the command expects {wanted}",
+        (Problem("if_match", f"{if_match} was expected, {version} is there",
+                 "read the job again and repeat the change on what you find"),),
+    )  # fmt: skip
+
+
+def _changed_by(
+    job_key: str,
+    state: JobState,
+    change: str,
+    asked: Asked,
+    definition: JobDefinition | None = None,
+) -> JobChanged:
+    return _changed(
+        job_key, state, change, asked.at_ms, by=asked.by, note=asked.note,
+        command_id=asked.command_id, definition=definition,
+    )  # fmt: skip
+
+
+def _changed(
+    job_key: str,
+    state: JobState,
+    change: str,
+    at_ms: int,
+    *,
+    by: str = "",
+    note: str = "",
+    command_id: str = "",
+    reason: str = "",
+    definition: JobDefinition | None = None,
+) -> JobChanged:
+    tenant, job = (part.decode() for part in split_job_key(job_key.encode()))
+    return JobChanged(
+        tenant=tenant, job=job, life=state.life, sequence=state.sequence, txn=state.txn,
+        version=state.version, change=change, at_ms=at_ms, by=by, note=note,
+        command_id=command_id, reason=reason, definition=definition,
+    )  # fmt: skip

@@ -1,0 +1,87 @@
+"""Keys of the state store and of the due index, and the ids that follow from them.
+
+    j/tenant/job    definition          s/tenant/job    state
+    i/tenant/job    further command ids d/…             due index
+
+An index key is `d/` + second (5 bytes, big endian) + tenant + 0x00 + millisecond (2 bytes) + job
++ 0x00 + kind + ordinal (2 bytes), so that one ordered scan gives what is due, second by second and
+tenant by tenant. Its value is empty: what is due follows from the state.
+"""
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from schemas.units import format_instant
+
+DEFINITION: Final = b"j/"
+STATE: Final = b"s/"
+IDS: Final = b"i/"
+DUE: Final = b"d/"
+IDS_SUFFIX: Final = b"#ids"
+
+_SECOND = slice(2, 7)
+_TENANT_AT: Final = 7
+
+
+class Kind(IntEnum):
+    """Why an entry is due."""
+
+    TICK = 0
+    FORGET = 5
+
+
+class Due(NamedTuple):
+    """An index key taken apart."""
+
+    due_ms: int
+    job_key: bytes
+    kind: int
+
+
+def due_key(due_ms: int, tenant: bytes, job: bytes, kind: int, ordinal: int = 0) -> bytes:
+    """Index key of something that `job` has due."""
+    second, ms = divmod(due_ms, 1000)
+    return b"%b%b%b\x00%b%b\x00%c%b" % (
+        DUE, second.to_bytes(5, "big"), tenant, ms.to_bytes(2, "big"), job, kind,
+        ordinal.to_bytes(2, "big"),
+    )  # fmt: skip
+
+
+def parse_due(key: bytes) -> Due:
+    """The opposite of `due_key`."""
+    end = key.index(0, _TENANT_AT)
+    ms = int.from_bytes(key[end + 1 : end + 3], "big")
+    job_key = b"%b/%b" % (key[_TENANT_AT:end], key[end + 3 : -4])
+    return Due(int.from_bytes(key[_SECOND], "big") * 1000 + ms, job_key, key[-3])
+
+
+def due_ms_of(key: bytes) -> int:
+    """When an index key is due, without taking the rest apart."""
+    at = key.index(0, _TENANT_AT) + 1
+    return int.from_bytes(key[_SECOND], "big") * 1000 + int.from_bytes(key[at : at + 2], "big")
+
+
+def second_and_tenant(key: bytes) -> tuple[int, bytes]:
+    """The first two parts of an index key."""
+    return int.from_bytes(key[_SECOND], "big"), key[_TENANT_AT : key.index(0, _TENANT_AT)]
+
+
+def second_prefix(second: int) -> bytes:
+    """What the index keys of one second begin with."""
+    return DUE + second.to_bytes(5, "big")
+
+
+def split_job_key(job_key: bytes) -> tuple[bytes, bytes]:
+    """Tenant and job; a tenant id has no slash, and neither has a job id."""
+    tenant, _, job = job_key.partition(b"/")
+    return tenant, job
+
+
+def occurrence_of_tick(job_key: str, scheduled_at_ms: int) -> str:
+    """Occurrence key of a scheduled tick: the same for every attempt and delivery."""
+    return f"{job_key}:{format_instant(scheduled_at_ms)}"
+
+
+def occurrence_of_trigger(job_key: str, scheduled_at_ms: int, id_hash: bytes) -> str:
+    """Occurrence key of a manual run: apart from the tick of the same time, even then."""
+    return f"{job_key}:{format_instant(scheduled_at_ms)}~m{id_hash[:4].hex()}"

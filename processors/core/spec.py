@@ -1,0 +1,245 @@
+"""From a definition as written to one that can be run, or everything that is wrong with it.
+
+Fields that the documentation names but that are not built yet are refused by name: nothing is
+stored and ignored.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+
+from schemas import limits
+from schemas.commands import JobSpec, ScheduleSpec, TopicTargetSpec
+from schemas.replies import Problem
+from schemas.state import JobDefinition, TopicTarget
+from schemas.state import Schedule as StoredSchedule
+from schemas.units import Unreadable, parse_duration_ms
+
+from .problem import InvalidSchedule
+from .schedule import AtSchedule, CronSchedule, EverySchedule, Schedule
+from .schedule_input import read_schedule, schedule_warnings
+
+CONCURRENCY_BUILT: Final = ("forbid",)
+CONCURRENCY_KNOWN: Final = ("forbid", "allow", "replace", "queue_one", "queue")
+MISSED_BUILT: Final = ("latest",)
+MISSED_KNOWN: Final = ("latest", "skip", "all")
+OUTCOME_BUILT: Final = ("none",)
+OUTCOME_KNOWN: Final = ("none", "report")
+
+_TOPIC_CHARS: Final = frozenset(
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+)
+
+
+class Admitted(msgspec.Struct, frozen=True, gc=False):
+    """A definition that can be run. Version, life and transaction are still open."""
+
+    definition: JobDefinition
+    plan: tuple[Schedule, ...]
+    warnings: tuple[str, ...]
+
+
+def admit(
+    tenant: str, job: str, spec: JobSpec, *, accepted_ms: int, namespace: str
+) -> Admitted | tuple[Problem, ...]:
+    """Check the whole definition; every problem at once, or what can be run."""
+    problems: list[Problem] = []
+    tolerance_ms = _tolerance_ms(spec.late_tolerance, problems)
+    stored, plan = _schedules(spec.schedules, accepted_ms, tolerance_ms, problems)
+    topic = _topic(spec.topic, namespace, problems)
+    _choice("concurrency", spec.concurrency, CONCURRENCY_BUILT, CONCURRENCY_KNOWN, problems)
+    _choice("missed", spec.missed, MISSED_BUILT, MISSED_KNOWN, problems)
+    if spec.max_attempts != 1:
+        problems.append(
+            Problem("max_attempts", f"{spec.max_attempts}: retries are not built yet", "1")
+        )
+    _bound("name", len(spec.name), limits.NAME_CHARS_MAX, "characters", problems)
+    _bound("content_type", len(spec.content_type), 256, "characters", problems)
+    if len(spec.payload) > limits.PAYLOAD_BYTES_MAX:
+        problems.append(
+            Problem(
+                "payload",
+                f"{len(spec.payload)} bytes are more than {limits.PAYLOAD_BYTES_MAX}",
+                "send a reference to where the receiver can fetch the rest",
+            )
+        )
+    if problems:
+        return tuple(problems)
+    definition = JobDefinition(
+        txn=0, tenant=tenant, job=job, life=0, version=0, name=spec.name, schedules=stored,
+        topic=topic, payload=spec.payload, content_type=spec.content_type,
+        concurrency=spec.concurrency, missed=spec.missed, late_tolerance_ms=tolerance_ms,
+        max_attempts=spec.max_attempts, digest=digest(spec),
+    )  # fmt: skip
+    return Admitted(definition, plan, schedule_warnings(plan))
+
+
+def digest(spec: JobSpec) -> bytes:
+    """Hash of the content as written: what was filled in takes no part."""
+    return blake2b(_encode(spec), digest_size=16).digest()
+
+
+def plan_of(definition: JobDefinition) -> tuple[Schedule, ...]:
+    """The stored schedules as they are asked for ticks."""
+    return tuple(_runnable(schedule) for schedule in definition.schedules)
+
+
+_encode: Final = msgspec.msgpack.Encoder(order="sorted").encode
+
+
+def _runnable(stored: StoredSchedule) -> Schedule:
+    match stored.kind:
+        case "cron":
+            return _cron(stored.cron, stored.timezone, stored.gap, stored.repeat)
+        case "every":
+            return EverySchedule(every_ms=stored.every_ms, anchor_ms=stored.anchor_ms)
+        case "at":
+            return AtSchedule(at_ms=stored.at_ms)
+
+
+@lru_cache(maxsize=16_384)
+def _cron(cron: str, timezone: str, gap: str, repeat: str) -> CronSchedule:
+    """Shared by all jobs that are written alike."""
+    return CronSchedule(cron=cron, timezone=timezone, gap=gap, repeat=repeat)
+
+
+def _store(schedule: Schedule, written: str) -> StoredSchedule:
+    match schedule:
+        case CronSchedule():
+            return StoredSchedule(
+                kind="cron", cron=schedule.cron, timezone=schedule.timezone, gap=schedule.gap,
+                repeat=schedule.repeat, written=written,
+            )  # fmt: skip
+        case EverySchedule():
+            return StoredSchedule(
+                kind="every", every_ms=schedule.every_ms, anchor_ms=schedule.anchor_ms,
+                written=written,
+            )  # fmt: skip
+        case AtSchedule():
+            return StoredSchedule(kind="at", at_ms=schedule.at_ms, written=written)
+
+
+def _schedules(
+    specs: tuple[ScheduleSpec, ...], accepted_ms: int, tolerance_ms: int, problems: list[Problem]
+) -> tuple[tuple[StoredSchedule, ...], tuple[Schedule, ...]]:
+    if not 1 <= len(specs) <= limits.SCHEDULES_MAX:
+        problems.append(
+            Problem("schedules", f"{len(specs)} schedules", f"one to {limits.SCHEDULES_MAX}")
+        )
+    stored, plan = [], []
+    for n, spec in enumerate(specs[: limits.SCHEDULES_MAX]):
+        try:
+            schedule = _read_schedule(spec, accepted_ms, tolerance_ms, f"schedules[{n}]")
+        except InvalidSchedule as invalid:
+            problems += [_told(problem) for problem in invalid.problems]
+            continue
+        stored.append(_store(schedule, _written(spec)))
+        plan.append(schedule)
+    return tuple(stored), tuple(plan)
+
+
+def _told(problem: Any) -> Problem:
+    value = f"{problem.value!r} " if problem.value != "" else ""
+    return Problem(problem.field, f"{value}{problem.message}", problem.hint)
+
+
+def _read_schedule(
+    spec: ScheduleSpec, accepted_ms: int, tolerance_ms: int, field: str
+) -> Schedule:
+    if spec.cron is not None:  # the kind that herds share: read once
+        return _read_cron_spec(spec, field)
+    return read_schedule(
+        written_form(spec), accepted_ms=accepted_ms, field=field, late_tolerance_ms=tolerance_ms
+    )
+
+
+@lru_cache(maxsize=16_384)
+def _read_cron_spec(spec: ScheduleSpec, field: str) -> Schedule:
+    return read_schedule(written_form(spec), accepted_ms=0, field=field)
+
+
+@lru_cache(maxsize=16_384)
+def _written(spec: ScheduleSpec) -> str:
+    return msgspec.json.encode(written_form(spec)).decode()
+
+
+def written_form(spec: ScheduleSpec) -> Mapping[str, object]:
+    """A schedule as users write it in JSON: what is not set is not there."""
+    form: dict[str, object] = {
+        name: value
+        for name, value in (
+            ("cron", spec.cron), ("timezone", spec.timezone), ("every", spec.every),
+            ("anchor", spec.anchor), ("at", spec.at), ("in", spec.in_), ("now", spec.now),
+        )
+        if value is not None
+    }  # fmt: skip
+    dst = {
+        name: value
+        for name, value in (("gap", spec.gap), ("repeat", spec.repeat))
+        if value is not None
+    }
+    return form | {"dst": dst} if dst else form
+
+
+def _tolerance_ms(text: str, problems: list[Problem]) -> int:
+    if text == "60s":
+        return limits.LATE_TOLERANCE_MS_DEFAULT
+    try:
+        tolerance_ms = int(parse_duration_ms(text))
+    except Unreadable as error:
+        problems.append(Problem("late_tolerance", f"{error.value!r} {error.message}", error.hint))
+        return limits.LATE_TOLERANCE_MS_DEFAULT
+    if tolerance_ms > limits.LATE_TOLERANCE_MS_MAX:
+        problems.append(Problem("late_tolerance", f"{text} is longer than a day", "at most 24h"))
+    return tolerance_ms
+
+
+def _topic(
+    spec: TopicTargetSpec | None, namespace: str, problems: list[Problem]
+) -> TopicTarget | None:
+    if spec is None:
+        problems.append(
+            Problem("target", "is missing", '{"topic": {"name": "…"}} names a Kafka topic')
+        )
+        return None
+    name = spec.name
+    foreign = set(name) - _TOPIC_CHARS
+    if not name or len(name) > limits.TOPIC_CHARS_MAX or foreign or name in (".", ".."):
+        shown = f", not {min(foreign)!r}" if foreign else ""
+        problems.append(
+            Problem("target.topic.name", f"{name!r} is no topic name",
+                    f"1 to {limits.TOPIC_CHARS_MAX} of A-Z a-z 0-9 . _ -{shown}")
+        )  # fmt: skip
+    elif name.startswith((f"{namespace}.", "__")):
+        problems.append(
+            Problem("target.topic.name", f"{name!r} belongs to Horolog or to Kafka",
+                    "a topic of your own")
+        )  # fmt: skip
+    _choice("target.topic.outcome", spec.outcome, OUTCOME_BUILT, OUTCOME_KNOWN, problems)
+    key = spec.key.encode() if spec.key is not None else None
+    _bound("target.topic.key", len(key or b""), limits.TARGET_KEY_BYTES_MAX, "bytes", problems)
+    _bound("target.topic.headers", len(spec.headers), limits.HEADERS_MAX, "headers", problems)
+    for header, value in spec.headers.items():
+        where = f"target.topic.headers.{header}"
+        _bound(where, len(header) + len(value.encode()), limits.HEADER_BYTES_MAX, "bytes", problems)
+        lower = header.lower()
+        if lower.startswith(("ce_", "x-horolog-", "idempotency-key", "x-deduplication-key")):
+            problems.append(Problem(where, "is set by Horolog", "another header name"))
+    return TopicTarget(name=name, key=key, headers=dict(spec.headers), outcome="none")
+
+
+def _choice(
+    field: str, value: str, built: tuple[str, ...], known: tuple[str, ...], problems: list[Problem]
+) -> None:
+    if value in built:
+        return
+    what = "is not built yet" if value in known else "is no choice"
+    problems.append(Problem(field, f"{value!r} {what}", " or ".join(built)))
+
+
+def _bound(field: str, found: int, most: int, unit: str, problems: list[Problem]) -> None:
+    if found > most:
+        problems.append(Problem(field, f"{found} {unit} are too many", f"at most {most}"))

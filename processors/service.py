@@ -1,0 +1,78 @@
+"""The scheduler as a service: every part wired together, once, here."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from streams.crash import CrashPoint
+from streams.inputs import InputThread
+from streams.ports import Clock, Log, Outbox
+from streams.rocks import RocksStores
+from streams.runner import Runner, TaskThread, watch
+from streams.takeover import TakeOver
+from streams.task import Parts
+
+from .core.zones import PINNED
+from .scheduler import Budget, Scheduler
+from .scheduler_topology import SCHEDULER
+from .targets import TopicTargets
+
+Alarm = Callable[..., None]
+STUCK_EXIT: int = 70
+
+
+class Service(msgspec.Struct, frozen=True, kw_only=True):
+    """Where and as what a scheduler runs. `member` must be unique among running processes and
+    stable over restarts: a restart under the same name takes its partitions back at once."""
+
+    namespace: str
+    cluster: str
+    partitions: int
+    member: str
+    state_dir: Path
+
+
+def build(
+    service: Service, *, log: Log, clock: Clock, alarm: Alarm, crash: CrashPoint
+) -> tuple[Runner, dict[int, Scheduler]]:
+    """A runner that is ready to `run`, and the logic of each partition it comes to own."""
+    stores = RocksStores(service.state_dir)
+    budget, probe = Budget(), log.topics()
+    logics: dict[int, Scheduler] = {}
+    take_over = TakeOver(
+        SCHEDULER, namespace=service.namespace, cluster=service.cluster,
+        partitions=service.partitions, log=log, stores=stores, clock=clock, alarm=alarm,
+        crash=crash,
+    )  # fmt: skip
+
+    def make_parts(
+        partition: int, thread: TaskThread, inputs: InputThread, outbox: Outbox
+    ) -> Parts:
+        logics[partition] = logic = Scheduler(
+            namespace=service.namespace, partitions=service.partitions, cluster=service.cluster,
+            tz=PINNED.version, targets=TopicTargets(probe, alarm), budget=budget, alarm=alarm,
+        )  # fmt: skip
+        return Parts(
+            topology=SCHEDULER, namespace=service.namespace, owner=service.member, logic=logic,
+            take_over=take_over, executor=thread, inputs=inputs, outbox=outbox, clock=clock,
+            alarm=alarm, crash=crash,
+        )  # fmt: skip
+
+    runner = Runner(
+        group=SCHEDULER.name, member=service.member, namespace=service.namespace,
+        inputs=SCHEDULER.inputs, log=log, clock=clock, make_parts=make_parts, alarm=alarm,
+        crash=crash,
+    )  # fmt: skip
+    return runner, logics
+
+
+def guard(runner: Runner, clock: Clock, alarm: Alarm) -> None:
+    """End the process when it is stuck, so that others take its partitions."""
+
+    def give_up(reason: str) -> None:
+        alarm("stuck", reason=reason)
+        os._exit(STUCK_EXIT)
+
+    watch(runner, clock, give_up)

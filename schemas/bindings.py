@@ -1,0 +1,42 @@
+"""The codecs of every record, made once at import."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from .codec import Codec
+from .commands import DeleteJob, PauseJob, PutJob, ResumeJob, TriggerJob
+from .events import ExecutionFired, InputLost, JobChanged, Quarantined, TicksMissed
+from .replies import Accepted, Refused
+from .state import JobDefinition, JobIds, JobState, Mark
+
+PUT_JOB: Final = Codec(PutJob)
+PAUSE_JOB: Final = Codec(PauseJob)
+RESUME_JOB: Final = Codec(ResumeJob)
+DELETE_JOB: Final = Codec(DeleteJob)
+TRIGGER_JOB: Final = Codec(TriggerJob)
+ACCEPTED: Final = Codec(Accepted)
+REFUSED: Final = Codec(Refused)
+JOB_DEFINITION: Final = Codec(JobDefinition)
+JOB_STATE: Final = Codec(JobState)
+JOB_IDS: Final = Codec(JobIds)
+MARK: Final = Codec(Mark)
+EXECUTION_FIRED: Final = Codec(ExecutionFired)
+TICKS_MISSED: Final = Codec(TicksMissed)
+INPUT_LOST: Final = Codec(InputLost)
+JOB_CHANGED: Final = Codec(JobChanged)
+QUARANTINED: Final = Codec(Quarantined)
+
+COMMANDS: Final[Mapping[str, Codec[Any]]] = {
+    "PutJob": PUT_JOB,
+    "PauseJob": PAUSE_JOB,
+    "ResumeJob": RESUME_JOB,
+    "DeleteJob": DELETE_JOB,
+    "TriggerJob": TRIGGER_JOB,
+}
+"""Schema name → codec, for the topic `commands`."""
+EVENTS: Final[Mapping[str, Codec[Any]]] = {
+    "ExecutionFired": EXECUTION_FIRED,
+    "TicksMissed": TICKS_MISSED,
+    "InputLost": INPUT_LOST,
+}
+"""Schema name → codec, for the topic `executions`."""

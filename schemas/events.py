@@ -1,0 +1,89 @@
+"""Events: what happened, in the past tense. Never edited, only followed. Times are UTC ms."""
+
+import msgspec
+
+from .state import JobDefinition
+
+
+class ExecutionFired(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An occurrence was claimed and, for a topic target, written in the same transaction."""
+
+    tenant: str
+    job: str
+    life: int
+    sequence: int
+    txn: int
+    execution_id: str
+    scheduled_at: int
+    due_at: int
+    claimed_at: int
+    version: int
+    attempt: int
+    state: str
+    reason: str = ""
+    detail: str = ""
+    topic: str = ""
+    partition: int = -1
+    tz: str = ""
+    previous_outcome: str = ""
+
+
+class TicksMissed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Consecutive ticks that do not run, as one record; `exact` False: at least `count`."""
+
+    tenant: str
+    job: str
+    life: int
+    sequence: int
+    txn: int
+    first: int
+    last: int
+    count: int
+    exact: bool
+    reason: str
+    detail: str = ""
+    claimed_at: int
+    version: int
+
+
+class InputLost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Records of an input were deleted before they were read."""
+
+    topic: str
+    partition: int
+    first: int
+    last: int
+    txn: int
+    at_ms: int
+
+
+class JobChanged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A change of a job, with the whole definition where that changed."""
+
+    tenant: str
+    job: str
+    life: int
+    sequence: int
+    txn: int
+    version: int
+    change: str
+    at_ms: int
+    by: str = ""
+    note: str = ""
+    command_id: str = ""
+    reason: str = ""
+    definition: JobDefinition | None = None
+
+
+class Quarantined(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A record that could not be decoded or crashed the step, with where it came from."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    error: str
+    at_ms: int
+    txn: int

@@ -1,0 +1,114 @@
+"""State records: what restores a scheduler. One class per schema, field by field."""
+
+from typing import Literal
+
+import msgspec
+
+JobStatus = Literal["ACTIVE", "PAUSED", "FINISHED", "BROKEN", "DELETED"]
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One accepted schedule; `kind` says which of the other fields count."""
+
+    kind: Literal["cron", "every", "at"]
+    cron: str = ""
+    timezone: str = ""
+    gap: str = "auto"
+    repeat: str = "auto"
+    every_ms: int = 0
+    anchor_ms: int = 0
+    at_ms: int = 0
+    written: str = ""
+
+
+class TopicTarget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A Kafka topic of the same cluster, written in the claim's transaction."""
+
+    name: str
+    key: bytes | None = None
+    headers: dict[str, str] = {}
+    outcome: Literal["none"] = "none"
+
+
+class JobDefinition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What is to run and when, durations and instants resolved."""
+
+    txn: int
+    tenant: str
+    job: str
+    life: int
+    version: int
+    name: str = ""
+    schedules: tuple[Schedule, ...]
+    topic: TopicTarget | None = None
+    payload: bytes = b""
+    content_type: str = "application/json"
+    concurrency: str = "forbid"
+    missed: str = "latest"
+    late_tolerance_ms: int = 60_000
+    max_attempts: int = 1
+    digest: bytes = b""
+
+
+class CommandId(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A command that took effect, with what it was answered."""
+
+    id: bytes
+    body: bytes
+    at_ms: int
+    version: int
+    sequence: int
+    execution_id: str = ""
+
+
+class Hold(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Why a job has no ticks: paused, or the reason why it is broken."""
+
+    reason: str
+    since_ms: int
+    by: str = ""
+    note: str = ""
+
+
+class JobState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What changes about a job. Times are UTC ms, 0 means none."""
+
+    txn: int
+    life: int
+    version: int
+    sequence: int
+    status: JobStatus
+    cursor_ms: int = 0
+    cursor_local: str = ""
+    next_ms: int = 0
+    due_ms: int = 0
+    tz: str = ""
+    runs: int = 0
+    forget_ms: int = 0
+    hold: Hold | None = None
+    ids: tuple[CommandId, ...] = ()
+
+
+class JobIds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Commands of the last hour beyond those in the job's state, oldest first."""
+
+    txn: int
+    ids: tuple[CommandId, ...]
+
+
+class Position(msgspec.Struct, frozen=True, gc=False):
+    """Where a task goes on reading an input; the topic without its namespace."""
+
+    topic: str
+    offset: int
+
+
+class Mark(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Last record of every transaction: positions, sequence and count of records."""
+
+    txn: int
+    epoch: int
+    records: int
+    wall_ms: int
+    owner: str
+    positions: tuple[Position, ...]

@@ -1,0 +1,95 @@
+"""What a processor hands to the machinery: its topics, its index and its decisions.
+
+The machinery knows nothing about jobs. It reads inputs, asks `Logic` to decide over a
+`Transaction`, commits, and tells the logic what became of it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+import msgspec
+
+from .ports import Record, Store
+from .transaction import Transaction
+
+StoreKey = Callable[[bytes], bytes]
+IndexOf = Callable[[bytes, bytes], Iterable[tuple[bytes, bytes]]]
+
+
+class Changelog(msgspec.Struct, frozen=True):
+    """A compacted topic whose latest records are the state. `store_key` maps a record key to its
+    key in the store; it must be one-to-one."""
+
+    topic: str
+    store_key: StoreKey
+
+
+class Topology(msgspec.Struct, frozen=True, kw_only=True):
+    """One processor: names without the namespace, all with the same partition count.
+
+    The first changelog carries the mark. `index` gives the entries that follow from one state
+    record (store key, value): a pure function, so that restore can rebuild them.
+    `transaction_of` reads the transaction sequence out of a state record's value.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    changelogs: tuple[Changelog, ...]
+    events: tuple[str, ...]
+    events_topic: str
+    quarantine: str
+    index_prefix: bytes
+    indexed_prefix: bytes
+    index: IndexOf
+    transaction_of: Callable[[bytes], int]
+    targets_of: Callable[[bytes], Iterable[tuple[str, int]]]
+    """Target partitions that an event names, for touching them after a repair."""
+
+    @property
+    def own_topics(self) -> tuple[str, ...]:
+        """Every topic that only this processor's owner of a partition writes to."""
+        logs = tuple(log.topic for log in self.changelogs)
+        return (*logs, *self.events, self.quarantine)
+
+
+class DueEntryCrashed(Exception):
+    """Deciding a due entry raised; the entry's owner is to blame, not the record at hand."""
+
+    def __init__(self, entry: bytes, reason: str) -> None:
+        super().__init__(reason)
+        self.entry = entry
+        self.reason = reason
+
+
+class Logic(Protocol):
+    """The decisions of one partition. Changes its memory only in `resume` and `committed`; a step
+    that is dropped leaves no trace but what `resume` clears."""
+
+    def resume(self, store: Store, *, epoch: int, now_ms: int) -> None:
+        """Forget everything remembered and read what is needed from the store."""
+
+    def deadline_ms(self) -> int | None:
+        """When `due` should be called next; None: nothing is planned."""
+
+    def apply(self, txn: Transaction, record: Record, now_ms: int) -> None:
+        """Decide one input record. Raises `PoisonRecord`, before anything is written, for one that
+        can never be used; any other exception but `DueEntryCrashed` is found out to be its
+        fault by deciding again in halves."""
+
+    def due(self, txn: Transaction, now_ms: int, limit: int) -> int:
+        """Decide up to `limit` due entries; how many were decided. Raises `DueEntryCrashed`."""
+
+    def break_entry(self, txn: Transaction, crash: DueEntryCrashed, now_ms: int) -> None:
+        """Take the crashing entry's owner out of service, visibly."""
+
+    def committed(self, txn: Transaction) -> None:
+        """The transaction is committed and in the store: let memory follow."""
+
+    def suspend(self, topic: str, reason: str, now_ms: int) -> None:
+        """A user's topic takes nothing: decide without it for a while."""
+
+    def refuse(self, tag: str, reason: str) -> None:
+        """A user's topic refused the record with this tag: decide it as failed."""
+
+    def figures(self) -> Mapping[str, int]:
+        """Sizes of what is held in memory, for metrics and bounds."""

@@ -1,0 +1,81 @@
+"""What the client's errors mean for us, in one place."""
+
+import logging
+import time
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+from ..errors import Doubt, Fenced, Refuse, StreamError
+
+_log = logging.getLogger("horolog.kafka")
+
+REPORT_EVERY_S: Final = 10.0
+
+FENCED: Final = frozenset(
+    {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
+)
+# Set-up that no retry changes.
+_FORBIDDEN: Final = frozenset(
+    {
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.INVALID_TRANSACTION_TIMEOUT,
+        KafkaError.UNSUPPORTED_VERSION,
+        KafkaError._UNSUPPORTED_FEATURE,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+    }
+)
+# While one of these is going on, an answer may have been lost on the way.
+_LINK: Final = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError._RESOLVE,
+    }
+)
+
+
+def kafka_error(exception: KafkaException) -> KafkaError:
+    error = exception.args[0]
+    if isinstance(error, KafkaError):
+        return error
+    return KafkaError(KafkaError._FAIL, str(error))
+
+
+def producer_failure(error: KafkaError, doing: str) -> StreamError:
+    """The error to raise for a transactional call that failed and requires no abort."""
+    message = f"{doing}: {error.name()}: {error.str()}"
+    if error.code() in FENCED:
+        return Fenced(message)
+    if error.code() in _FORBIDDEN:
+        return Refuse(message)
+    return Doubt(message)
+
+
+class Link:
+    """Watches a client's connections. Given to it as error callback, which must never raise.
+
+    Disconnects come in floods while a broker is away: each kind is logged once in ten seconds.
+    """
+
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        self._reported_s: dict[int, float] = {}
+        self.broken = False
+        """Whether a connection failed since this was last set to False."""
+        self.fatal: str | None = None
+        """Why the client is of no more use."""
+
+    def __call__(self, error: KafkaError) -> None:
+        code = error.code()
+        if code in _LINK:
+            self.broken = True
+        if code == KafkaError._FATAL or error.fatal():
+            self.fatal = error.str()
+        now_s = time.monotonic()
+        if now_s - self._reported_s.get(code, -REPORT_EVERY_S) >= REPORT_EVERY_S:
+            self._reported_s[code] = now_s
+            _log.warning("%s: %s: %s", self._client_id, error.name(), error.str())

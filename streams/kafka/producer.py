@@ -1,0 +1,311 @@
+"""The transactional producer: where client errors become Doubt, Fenced or Aborted.
+
+How the client behaves was measured; the surprising parts:
+
+- A fenced producer may raise SystemError, without an error, from calls that run callbacks. The
+  next call says what it is.
+- The client retries a commit by itself after a disconnect, so one that was answered with success
+  may have ended a transaction of which we do not know the whole story: such a commit is in doubt.
+- After a refused batch the client's sequence numbers have a gap: the next transaction that writes
+  to that partition is aborted for it, nobody's fault, and the one after succeeds.
+- When a topic is gone, the broker takes none of the transaction's partitions, and the abort of
+  what never began is a fatal error.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final, NoReturn
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from ..crash import CrashPoint, unarmed
+from ..errors import Aborted, Doubt, StreamError, Unavailable
+from ..ports import Delivered, Produced, TopicPartition
+from .admin import KafkaTopics
+from .failures import Link, kafka_error, producer_failure
+from .refusals import Failure, batch_bytes, find_refusals, missing_topics
+
+INIT_CALL_S: Final = 0.02
+"""One long call waits a fixed 500 ms for the predecessor's markers; short ones ask at once."""
+ABORT_S: Final = 5.0
+FLUSH_S: Final = 5.0
+COMMIT_CRASH_S: Final = 0.001
+
+
+class KafkaTransactionalProducer:
+    """Meets `streams.ports.TransactionalProducer`."""
+
+    def __init__(
+        self, config: dict[str, object], link: Link, topics: KafkaTopics, crash: CrashPoint
+    ) -> None:
+        self._producer = Producer(config)
+        self._link = link
+        self._topics = topics
+        self._crash = crash
+        self._batch: Sequence[Produced] = ()
+        self._report: frozenset[TopicPartition] = frozenset()
+        self._careful: frozenset[str] = frozenset()
+        self._awaited: set[TopicPartition] = set()
+        self._delivered: dict[TopicPartition, Delivered] = {}
+        self._failures: list[Failure] = []
+        self._queued_bytes: dict[TopicPartition, int] = {}
+
+    def init(self, timeout_s: float) -> None:
+        until_s = time.monotonic() + timeout_s
+        while True:
+            try:
+                self._producer.init_transactions(INIT_CALL_S)
+            except KafkaException as exception:
+                error = kafka_error(exception)
+                if not error.retriable():
+                    raise producer_failure(error, "taking the epoch") from exception
+                if time.monotonic() >= until_s:
+                    raise Unavailable(f"taking the epoch: {error.str()}") from exception
+                self._crash("CP13")
+            else:
+                return
+
+    def write(
+        self,
+        records: Iterable[Produced],
+        *,
+        report: frozenset[TopicPartition],
+        careful: frozenset[str],
+    ) -> None:
+        self._batch = list(records)
+        self._report = report
+        self._careful = careful
+        try:
+            self._write()
+        except Aborted as aborted:
+            if aborted.refusals:
+                raise
+            self._write()
+
+    def commit(self, timeout_s: float) -> Mapping[TopicPartition, Delivered]:
+        until_s = time.monotonic() + timeout_s
+        try:
+            return self._commit(until_s)
+        except Aborted as aborted:
+            # Nobody refused anything: the same again. Nothing of the first try is visible.
+            if aborted.refusals or time.monotonic() >= until_s:
+                raise
+        self._write()
+        return self._commit(until_s)
+
+    def abort(self, timeout_s: float) -> None:
+        self._abort(time.monotonic() + timeout_s)
+        self._poll("aborting")
+        if self._link.broken:
+            raise Doubt("aborting: the connection was lost meanwhile")
+
+    def close(self) -> None:
+        """Drop the client, without ending a transaction that is open: the next owner does."""
+        del self._producer
+
+    def _write(self) -> None:
+        self._poll("before a transaction")
+        self._link.broken = False
+        self._awaited = set()
+        self._delivered = {}
+        self._failures = []
+        self._queued_bytes = {}
+        try:
+            self._producer.begin_transaction()
+        except KafkaException as exception:
+            raise producer_failure(kafka_error(exception), "beginning") from exception
+        self._crash("CP02")
+        self._hand_over(self._batch[:1])
+        self._crash("CP03")
+        self._hand_over(self._batch[1:])
+        self._crash("CP05")
+        if self._crash is not unarmed:
+            self._flush()
+            self._crash("CP04")
+
+    def _hand_over(self, batch: Sequence[Produced]) -> None:
+        start = 0
+        for index in _last_of_each(batch, self._report):
+            self._produce(batch[start:index])
+            record = batch[index]
+            self._produce_followed(record)
+            self._awaited.add((record.topic, record.partition))
+            start = index + 1
+        self._produce(batch[start:])
+
+    def _produce(self, batch: Sequence[Produced]) -> None:
+        produce = self._producer.produce
+        careful = self._careful
+        for record in batch:
+            topic = record.topic
+            if topic in careful:
+                self._produce_followed(record)
+                continue
+            try:
+                if record.headers is None:
+                    produce(topic, record.value, record.key, record.partition)
+                else:
+                    produce(
+                        topic,
+                        record.value,
+                        record.key,
+                        record.partition,
+                        headers=list(record.headers),
+                    )
+            except (KafkaException, BufferError) as exception:
+                self._refused_here(record, exception)
+
+    def _produce_followed(self, record: Produced) -> None:
+        topic = record.topic
+        if topic in self._topics.small and topic in self._careful:
+            self._keep_batches_small(record)
+        try:
+            self._producer.produce(
+                topic,
+                record.value,
+                record.key,
+                record.partition,
+                partial(self._followed, record),
+                headers=list(record.headers) if record.headers else None,
+            )
+        except (KafkaException, BufferError) as exception:
+            self._refused_here(record, exception)
+
+    def _keep_batches_small(self, record: Produced) -> None:
+        key = (record.topic, record.partition)
+        size = batch_bytes(record)
+        queued = self._queued_bytes.get(key, 0) + size
+        if queued > self._topics.small[record.topic]:
+            self._flush()
+            queued = size
+        self._queued_bytes[key] = queued
+
+    def _followed(self, record: Produced, error: KafkaError | None, message: Message) -> None:
+        # Called by the client: must not raise.
+        if error is not None:
+            self._failures.append(Failure(record, error))
+            return
+        key = (record.topic, record.partition)
+        if key in self._report:
+            self._delivered[key] = Delivered(*key, message.offset() or 0, message.timestamp()[1])
+
+    def _refused_here(self, record: Produced, exception: KafkaException | BufferError) -> NoReturn:
+        """The client itself does not take the record."""
+        if isinstance(exception, BufferError):
+            error = KafkaError(KafkaError._QUEUE_FULL, "the client's queue is full")
+        else:
+            error = kafka_error(exception)
+            self._failures.append(Failure(record, error))
+        self._give_up(f"writing to {record.topic}", error, exception)
+
+    def _commit(self, until_s: float) -> Mapping[TopicPartition, Delivered]:
+        timer = None
+        if self._crash is not unarmed:
+            timer = threading.Timer(COMMIT_CRASH_S, self._crash, ("CP06",))
+            timer.start()
+        try:
+            self._finish("committing", self._producer.commit_transaction, until_s)
+        except KafkaException as exception:
+            error = kafka_error(exception)
+            if error.txn_requires_abort():
+                self._give_up("committing", error, exception)
+            raise producer_failure(error, "committing") from exception
+        finally:
+            if timer is not None:
+                timer.join()
+        self._poll("after a commit")
+        if self._link.broken:
+            raise Doubt("committing: the connection was lost meanwhile")
+        self._check_reports()
+        return self._delivered
+
+    def _check_reports(self) -> None:
+        for key in self._awaited:
+            # A retried batch of which the broker knew already is acknowledged without offset.
+            if key not in self._delivered or self._delivered[key].offset < 0:
+                raise Doubt(f"committing: nothing tells where the last record of {key} went")
+
+    def _abort(self, until_s: float) -> None:
+        self._crash("CP12")
+        try:
+            self._finish("aborting", self._producer.abort_transaction, until_s)
+        except KafkaException as exception:
+            raise producer_failure(kafka_error(exception), "aborting") from exception
+
+    def _give_up(self, doing: str, error: KafkaError, cause: Exception) -> NoReturn:
+        """Abort, and raise what the caller is to do, with those named who are to blame."""
+        failure: StreamError
+        try:
+            self._abort(time.monotonic() + ABORT_S)
+            self._poll("after an abort")
+            failure = Aborted(f"{doing}: {error.name()}: {error.str()}")
+            if self._link.broken:
+                failure = Doubt(f"{doing}: the connection was lost meanwhile")
+        except StreamError as raised:
+            failure = raised
+        if isinstance(failure, Aborted | Doubt):
+            failure.refusals = find_refusals(self._failures, self._topics) or missing_topics(
+                self._batch, self._careful, self._topics
+            )
+        raise failure from cause
+
+    def _finish(self, doing: str, call: Callable[[float], None], until_s: float) -> None:
+        """Commit or abort, resuming as often as the client asks for it."""
+        while True:
+            try:
+                call(max(until_s - time.monotonic(), 0.001))
+            except SystemError:
+                self._tell_fenced(doing)
+            except KafkaException as exception:
+                error = kafka_error(exception)
+                if not error.retriable():
+                    raise
+                if time.monotonic() >= until_s:
+                    raise Doubt(f"{doing}: no answer in time: {error.str()}") from exception
+            else:
+                return
+
+    def _flush(self) -> None:
+        try:
+            self._producer.flush(FLUSH_S)
+        except SystemError:
+            self._tell_fenced("flushing")
+        except KafkaException as exception:
+            raise producer_failure(kafka_error(exception), "flushing") from exception
+        self._queued_bytes.clear()
+
+    def _poll(self, doing: str) -> None:
+        """Let the client run callbacks that are due."""
+        try:
+            self._producer.poll(0)
+        except SystemError:
+            self._tell_fenced(doing)
+        except KafkaException as exception:
+            raise producer_failure(kafka_error(exception), doing) from exception
+
+    def _tell_fenced(self, doing: str) -> NoReturn:
+        try:
+            self._producer.abort_transaction(ABORT_S)
+        except KafkaException as exception:
+            raise producer_failure(kafka_error(exception), doing) from exception
+        except SystemError as error:
+            raise Doubt(f"{doing}: the client failed without saying why") from error
+        raise Doubt(f"{doing}: the client failed without saying why")
+
+
+def _last_of_each(batch: Sequence[Produced], report: frozenset[TopicPartition]) -> list[int]:
+    """Where in the batch the last record of each partition to report is, in order."""
+    missing = set(report)
+    topics = {topic for topic, _ in report}
+    found = []
+    for index in range(len(batch) - 1, -1, -1):
+        if not missing:
+            break
+        record = batch[index]
+        if record.topic in topics and (record.topic, record.partition) in missing:
+            missing.discard((record.topic, record.partition))
+            found.append(index)
+    found.reverse()
+    return found

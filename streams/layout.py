@@ -1,0 +1,39 @@
+"""Keys that the machinery itself keeps in a partition's store."""
+
+from typing import Final
+
+from .errors import Corrupt
+
+MARK_KEY: Final = b"!mark"
+"""Record key of the mark on the first changelog."""
+META: Final = b"m/"
+STORE_MARK: Final = META + b"mark"
+STORE_MANIFEST: Final = META + b"manifest"
+STORE_INDEXED: Final = META + b"indexed"
+
+
+def offset_key(topic: str) -> bytes:
+    """Where the next changelog offset to restore from is kept."""
+    return META + b"next/" + topic.encode()
+
+
+def encode_offset(offset: int) -> bytes:
+    """Eight bytes, big endian."""
+    return offset.to_bytes(8, "big")
+
+
+def decode_offset(value: bytes) -> int:
+    """The offset; `Corrupt` for anything that is not eight bytes."""
+    if len(value) != 8:
+        raise Corrupt(f"an offset of {len(value)} bytes in the store")
+    return int.from_bytes(value, "big")
+
+
+def topic_name(namespace: str, suffix: str) -> str:
+    """Full name of one of our topics, group or transactional id prefix."""
+    return f"{namespace}.{suffix}"
+
+
+def prefix_end(prefix: bytes) -> bytes:
+    """The first key after all keys with this prefix."""
+    return prefix[:-1] + bytes([prefix[-1] + 1])

@@ -5,7 +5,6 @@ process; what a step changes is taken over only when its transaction is committe
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
 
 import msgspec
 
@@ -13,7 +12,6 @@ from schemas import limits
 from schemas.bindings import (
     ACCEPTED,
     COMMANDS,
-    EXECUTION_FIRED,
     JOB_CHANGED,
     JOB_DEFINITION,
     JOB_STATE,
@@ -22,11 +20,10 @@ from schemas.bindings import (
 )
 from schemas.codec import Undecodable
 from schemas.commands import AnyCommand, DeleteJob, PauseJob, PutJob, ResumeJob, TriggerJob
-from schemas.events import ExecutionFired
 from schemas.partition import job_key as key_of
 from schemas.partition import partition_of
 from schemas.replies import Accepted, Problem, Refused
-from schemas.state import CommandId, JobState
+from schemas.state import CommandId, JobDefinition, JobState
 from schemas.units import Unreadable, format_instant, parse_instant
 from streams.binding import DueEntryCrashed
 from streams.errors import PoisonRecord
@@ -37,10 +34,21 @@ from streams.transaction import Transaction
 from . import command_ids
 from .core import job as decide
 from .core.admission import BadCommand, read_command
-from .core.job import Asked, Decision, Fire, Job, Refusal, due_entries
-from .core.keys import DEFINITION, IDS, IDS_SUFFIX, STATE, Kind, parse_due, split_job_key
+from .core.job import Asked, Decision, Job, Refusal, due_entries
+from .core.keys import (
+    DEFINITION,
+    IDS,
+    IDS_SUFFIX,
+    KIND_AT,
+    STATE,
+    Kind,
+    due_ms_of,
+    owner_of,
+    split_job_key,
+)
 from .core.spec import admit, plan_of
 from .core.wheel import Wheel
+from .firing import Firing
 from .targets import TopicTargets
 from .topology import (
     COMMANDS as COMMANDS_TOPIC,
@@ -99,12 +107,16 @@ class Scheduler:
         self._targets = targets
         self._budget = budget
         self._alarm = alarm
-        self._source = f"/horolog/{cluster}"
         self._topics = {
             suffix: topic_name(namespace, suffix)
             for suffix in (COMMANDS_TOPIC, SCHEDULES, JOB_STATE_TOPIC, SCHEDULE_CHANGES,
                            EXECUTIONS, DEAD_LETTERS, REPLIES)
         }  # fmt: skip
+        self._job_state = self._topics[JOB_STATE_TOPIC]
+        self._firing = Firing(
+            executions=self._topics[EXECUTIONS], dead_letters=self._topics[DEAD_LETTERS],
+            source=f"/horolog/{cluster}".encode(), tz=tz, targets=targets,
+        )  # fmt: skip
         self._jobs: dict[bytes, Job] = {}
         self._store: Store | None = None
         self._wheel: Wheel | None = None
@@ -168,34 +180,63 @@ class Scheduler:
         if not entries:
             return 0
         self._targets.begin_step()
-        parsed = [parse_due(entry) for entry in entries]
-        self._load(txn, [due.job_key for due in parsed])
-        for entry, due in zip(entries, parsed, strict=True):
+        owners = [owner_of(entry) for entry in entries]
+        self._load(txn, owners)
+        for entry, job_key in zip(entries, owners, strict=True):
             try:
-                self._decide_due(txn, due.job_key, due.due_ms, due.kind, now_ms)
+                self._decide_due(txn, entry, job_key, now_ms)
             except Exception as error:
                 raise DueEntryCrashed(entry, repr(error)) from error
         return len(entries)
 
-    def _decide_due(
-        self, txn: Transaction, job_key: bytes, due_ms: int, kind: int, now_ms: int
-    ) -> None:
+    def _decide_due(self, txn: Transaction, entry: bytes, job_key: bytes, now_ms: int) -> None:
         """An entry that the state no longer asks for is nobody's: the wheel is only a cache."""
         job = self._job(txn, job_key)
         if job is None:
             return
-        if kind == Kind.TICK and job.state.due_ms == due_ms:
+        state = job.state
+        if entry[KIND_AT] == Kind.TICK:
+            if not state.due_ms or state.due_ms != due_ms_of(entry):
+                return
             key = job_key.decode()
-            self._write(txn, key, job_key, job, decide.decide_tick(key, job, now_ms, txn.seq,
-                        self._tz), now_ms)  # fmt: skip
-        elif kind == Kind.FORGET and job.state.forget_ms == due_ms:
-            decision = decide.forget(job)
-            if decision is not None:
+            decision = decide.decide_tick(key, job, now_ms, txn.seq, self._tz)
+            if decision.missed or job.definition is None:
+                self._write(txn, key, job_key, job, decision, now_ms)
+            else:
+                self._write_fire(txn, entry, job_key, job, job.definition, decision, now_ms)
+        elif state.forget_ms and state.forget_ms == due_ms_of(entry):
+            decision_or_none = decide.forget(job)
+            if decision_or_none is not None:
                 self._forget(txn, job_key, job)
+
+    def _write_fire(
+        self,
+        txn: Transaction,
+        entry: bytes,
+        job_key: bytes,
+        job: Job,
+        definition: JobDefinition,
+        decision: Decision,
+        now_ms: int,
+    ) -> None:
+        """What `_write` would do for a tick that simply runs, without asking what else there is."""
+        state, step, writes = decision.state, self._step(txn), txn.writes
+        assert state is not None
+        value = JOB_STATE.encode(state)
+        txn.records.append(Produced(self._job_state, txn.partition, job_key, value))
+        writes[STATE + job_key] = value
+        writes[entry] = None
+        for due in due_entries(*split_job_key(job_key), state):
+            writes[due] = b""
+            step.due.append(due)
+        step.jobs[job_key] = Job(state, definition, job.plan)
+        for fire in decision.fires:
+            self._firing.write(txn, job_key, definition, state.life, fire, now_ms)
+            step.fires += 1
 
     def break_entry(self, txn: Transaction, crash: DueEntryCrashed, now_ms: int) -> None:
         """Deciding for this job raised: the job becomes BROKEN, others go on."""
-        job_key = parse_due(crash.entry).job_key
+        job_key = owner_of(crash.entry)
         job = self._job(txn, job_key)
         if job is None:
             return
@@ -388,8 +429,8 @@ class Scheduler:
         assert state is not None
         topics, step = self._topics, self._step(txn)
         if definition is not None:
-            txn.put_state(topics[SCHEDULES], job_key, DEFINITION + job_key,
-                          JOB_DEFINITION.encode(definition))  # fmt: skip
+            encoded = JOB_DEFINITION.encode(definition)
+            txn.put_state(topics[SCHEDULES], job_key, DEFINITION + job_key, encoded)
             after = Job(state, definition, plan_of(definition))
         elif decision.undefined:
             if job is not None and job.definition is not None:
@@ -403,6 +444,8 @@ class Scheduler:
         step.jobs[job_key] = after
         if decision.changed is not None:
             changed = decision.changed
+            if definition is not None:  # the same bytes again, not encoded twice
+                changed = msgspec.structs.replace(changed, definition=JOB_DEFINITION.embed(encoded))
             suffix = f"@{changed.life}.{changed.version}"
             if changed.change != "put":
                 suffix += f"#{changed.sequence}"
@@ -412,60 +455,10 @@ class Scheduler:
             span = f"{key}:{format_instant(missed.first)}#{missed.sequence}"
             txn.append(topics[EXECUTIONS], span.encode(), TICKS_MISSED.encode(missed))
         for fire in decision.fires:
-            self._fire(txn, step, key, after, fire, now_ms)
+            assert after.definition is not None
+            self._firing.write(txn, job_key, after.definition, state.life, fire, now_ms)
+            step.fires += 1
         return after
-
-    def _fire(
-        self, txn: Transaction, step: _Step, key: str, job: Job, fire: Fire, now_ms: int
-    ) -> None:
-        """Claim and, for a topic target, write: exactly once, since it is one transaction."""
-        definition, state = job.definition, job.state
-        assert definition is not None
-        target = definition.topic
-        assert target is not None
-        execution_id = fire.execution_id
-        partition, problem = self._targets.place(target, execution_id, now_ms)
-        outcome, reason = ("FAILED", "target") if problem else ("SUCCEEDED", "")
-        event = EXECUTION_FIRED.encode(
-            ExecutionFired(
-                tenant=definition.tenant, job=definition.job, life=state.life,
-                sequence=fire.sequence, txn=txn.seq, execution_id=execution_id,
-                scheduled_at=fire.scheduled_at, due_at=fire.due_at, claimed_at=now_ms,
-                version=definition.version, attempt=1, state=outcome, reason=reason,
-                detail=problem, topic=target.name, partition=partition, tz=self._tz,
-            )
-        )  # fmt: skip
-        txn.append(self._topics[EXECUTIONS], f"{execution_id}#{fire.sequence}".encode(), event)
-        step.fires += 1
-        if problem:
-            txn.append(self._topics[DEAD_LETTERS], execution_id.encode(), event)
-            return
-        payload = fire.payload if fire.payload is not None else definition.payload
-        fence = (txn.seq << 16) + step.fires
-        headers = self._headers(key, definition.content_type, fire, execution_id, fence, now_ms)
-        headers += [(name, value.encode()) for name, value in target.headers.items()]
-        txn.target(target.name, partition, target.key, payload, headers, execution_id)
-
-    def _headers(
-        self, key: str, content_type: str, fire: Fire, execution_id: str, fence: int, now_ms: int
-    ) -> list[tuple[str, bytes]]:
-        """CloudEvents in binary mode, and who this is for a receiver that deduplicates."""
-        identity = execution_id.encode()
-        return [
-            ("content-type", content_type.encode()),
-            ("ce_specversion", b"1.0"),
-            ("ce_id", identity),
-            ("ce_source", self._source.encode()),
-            ("ce_type", EVENT_TYPE),
-            ("ce_subject", key.encode()),
-            ("ce_time", format_instant(now_ms).encode()),
-            ("Idempotency-Key", identity),
-            ("X-Deduplication-Key", fire.occurrence.encode()),
-            ("X-Horolog-Attempt", b"1"),
-            ("X-Horolog-Delivery", b"1"),
-            ("X-Horolog-Scheduled-At", format_instant(fire.scheduled_at).encode()),
-            ("X-Horolog-Fence", b"%d" % fence),
-        ]
 
     def _index(
         self,
@@ -558,7 +551,10 @@ class Scheduler:
             return step.jobs[job_key]
         found = self._jobs.get(job_key)
         if found is None:
-            found = self._decode(txn.get(STATE + job_key), txn.get(DEFINITION + job_key))
+            state = txn.get(STATE + job_key)
+            if state is None:
+                return None
+            found = self._decode(state, txn.get(DEFINITION + job_key))
             if found is not None:
                 self._hold(job_key, found)
         return found
@@ -596,7 +592,4 @@ class Scheduler:
     def _forget_jobs(self) -> None:
         self._budget.held -= len(self._jobs)
         self._jobs.clear()
-
-
-EVENT_TYPE: Final = b"io.horolog.execution.due.v1"
 

@@ -49,41 +49,82 @@ def encode_string(value: str) -> bytes:
 
 def compile_encoder(schema: dict[str, Any], prefix: bytes) -> Callable[[Any], bytes]:
     """A function from a struct, whose attributes are named as the schema's fields, to `prefix`
-    and Avro body. A value of the wrong type raises whatever its encoding ran into."""
-    scope: dict[str, Any] = {
-        "L": encode_long, "B": encode_bytes, "S": encode_string, "join": b"".join,
-        "small": _SMALL, "PREFIX": prefix, "boolean": (b"\x00", b"\x01"),
-    }  # fmt: skip
-    writer = _Writer(scope)
-    body = writer.record(schema, "v")
-    source = f"def encode(v):\n    return join((PREFIX, {body}))\n"
-    exec(compile(source, f"<encoder of {schema['name']}>", "exec"), scope)  # noqa: S102
-    encode: Callable[[Any], bytes] = scope["encode"]
-    return encode
+    and Avro body. A value of the wrong type raises whatever its encoding ran into.
+
+    Where the schema has an optional record, the value may also be `Encoded`: bytes that are that
+    record's encoding already.
+    """
+    writer = _Writer(prefix)
+    parts = [part for f in schema["fields"] for part in writer.inline(f, f"v.{_attribute(f)}")]
+    return writer.function(schema["name"], "v", parts)
+
+
+def compile_parts(
+    schema: dict[str, Any], prefix: bytes, shared_from: str
+) -> tuple[Callable[..., bytes], Callable[..., bytes]]:
+    """Two functions whose results together are a record: one for the fields before `shared_from`
+    (with the prefix), one for those from there on, which a batch of records may share. Both take
+    the fields as arguments, in the schema's order."""
+    names = [field["name"] for field in schema["fields"]]
+    at = names.index(shared_from)
+    functions = []
+    for fields, start in ((schema["fields"][:at], prefix), (schema["fields"][at:], b"")):
+        writer = _Writer(start)
+        parts = [part for f in fields for part in writer.inline(f, _attribute(f))]
+        arguments = ", ".join(_attribute(f) for f in fields)
+        functions.append(writer.function(schema["name"], arguments, parts))
+    return functions[0], functions[1]
+
+
+class Encoded(bytes):
+    """A record that is encoded already, without prefix, to stand in another one."""
 
 
 class _Writer:
-    """Turns schemas into the text of expressions that yield bytes."""
+    """Turns schemas into the text of expressions that yield bytes.
 
-    def __init__(self, scope: dict[str, Any]) -> None:
-        self.scope = scope
+    `inline` parts are written into the function itself, without a call for each number and text,
+    which is where the time goes; `single` is for where one expression has to do.
+    """
+
+    def __init__(self, prefix: bytes) -> None:
+        self.scope: dict[str, Any] = {
+            "L": encode_long, "B": encode_bytes, "S": encode_string, "join": b"".join,
+            "small": _SMALL, "recent": _recent, "varint": _varint, "PREFIX": prefix,
+            "boolean": (b"\x00", b"\x01"), "Encoded": Encoded,
+        }  # fmt: skip
         self.named: dict[str, dict[str, Any]] = {}
 
-    def record(self, schema: dict[str, Any], var: str) -> str:
-        return ", ".join(
-            self.value(field["type"], f"{var}.{_attribute(field['name'])}")
-            for field in schema["fields"]
-        )
+    def function(self, name: str, arguments: str, parts: list[str]) -> Callable[..., bytes]:
+        source = f"def encode({arguments}):\n    return join((PREFIX, {', '.join(parts)}))\n"
+        exec(compile(source, f"<encoder of {name}>", "exec"), self.scope)  # noqa: S102
+        encode: Callable[..., bytes] = self.scope["encode"]
+        return encode
+
+    def inline(self, field: dict[str, Any], var: str) -> list[str]:
+        schema = field["type"]
+        kind = schema["type"] if isinstance(schema, dict) else schema
+        if kind in ("long", "int"):
+            return [f"(small[n] if 0 <= (n := {var}) < {SMALL} else recent(n))"]
+        if kind in ("string", "bytes"):
+            data = f"{var}.encode()" if kind == "string" else var
+            return [f"(small[n] if (n := len(b := {data})) < {SMALL} else varint(n))", "b"]
+        return [self.value(schema, var)]
 
     def value(self, schema: Any, var: str) -> str:
-        if isinstance(schema, list):
-            null, other = schema
-            assert null == "null", "unions are null or one type, null first"
-            return f"b'\\x00' if {var} is None else b'\\x02' + {self.single(other, var)}"
-        return self.single(schema, var)
+        if not isinstance(schema, list):
+            return self.single(schema, var)
+        null, other = schema
+        assert null == "null", "unions are null or one type, null first"
+        some = f"b'\\x02' + {self.single(other, var)}"
+        if self.is_record(other):
+            some = f"b'\\x02' + {var} if type({var}) is Encoded else {some}"
+        return f"(b'\\x00' if {var} is None else {some})"
+
+    def is_record(self, schema: Any) -> bool:
+        return isinstance(schema, dict) and schema["type"] == "record"
 
     def single(self, schema: Any, var: str) -> str:
-        """One expression for the whole value, where a tuple of parts cannot stand."""
         kind = schema["type"] if isinstance(schema, dict) else schema
         match kind:
             case "long" | "int":
@@ -101,20 +142,23 @@ class _Writer:
                 return f"{name}[{var}]"
             case "record":
                 self.named[schema["name"]] = schema
-                return f"join(({self.record(schema, var)},))"
+                fields = (self.value(f["type"], f"{var}.{_attribute(f)}") for f in schema["fields"])
+                return f"join(({', '.join(fields)},))"
             case "array":
-                return self.blocks(var, f"*({self.single(schema['items'], 'x')} for x in {var})")
+                return self.blocks(var, f"*[{self.single(schema['items'], 'x')} for x in {var}]")
             case "map":
                 item = self.single(schema["values"], "x")
-                return self.blocks(var, f"*(S(k) + {item} for k, x in {var}.items())")
+                return self.blocks(var, f"*[S(k) + {item} for k, x in {var}.items()]")
             case str():
                 return self.single(self.named[kind.rpartition(".")[2]], var)
-        raise ValueError(f"no encoder for {schema!r}")
+            case _:
+                raise ValueError(f"no encoder for {schema!r}")
 
     def blocks(self, var: str, items: str) -> str:
         return f"(b'\\x00' if not {var} else join((L(len({var})), {items}, b'\\x00')))"
 
 
-def _attribute(field: str) -> str:
+def _attribute(field: dict[str, Any]) -> str:
     """Python name of a field: keywords get a trailing underscore."""
-    return "in_" if field == "in" else field
+    name: str = field["name"]
+    return "in_" if name == "in" else name

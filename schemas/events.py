@@ -12,12 +12,12 @@ class ExecutionFired(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     job: str
     life: int
     sequence: int
-    txn: int
     execution_id: str
     scheduled_at: int
     due_at: int
-    claimed_at: int
     version: int
+    txn: int
+    claimed_at: int
     attempt: int
     state: str
     reason: str = ""

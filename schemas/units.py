@@ -43,6 +43,7 @@ def _day_text(day: int) -> str:
     return (_EPOCH + timedelta(days=day)).date().isoformat()
 
 
+@lru_cache(maxsize=4_096)
 def format_instant(at_ms: int) -> str:
     """The instant as RFC 3339 in UTC with milliseconds: `2026-03-29T01:30:00.000Z`."""
     day, rest_ms = divmod(at_ms, DAY_MS)
@@ -92,6 +93,7 @@ def parse_local(text: str) -> int | None:
     return local_ms if offset is None else None
 
 
+@lru_cache(maxsize=4_096)
 def _parse_date_time(text: str) -> tuple[int, str | None]:
     match = _INSTANT.fullmatch(text) if len(text) <= _TEXT_LENGTH_MAX else None
     if match is None:

@@ -90,7 +90,9 @@ def parse_crontab(text: str, *, user_column: bool) -> Crontab:
     if "\r" in text:
         warnings.append("lines end with a carriage return, which cron would hand to the commands")
     if lines[-1].strip():
-        warnings.append(f"line {len(lines)} ends without a newline: cron ignores such a line or refuses the file")
+        warnings.append(
+            f"line {len(lines)} ends without a newline: cron ignores it, or refuses the file"
+        )
     return Crontab(
         entries=tuple(entries),
         environment=tuple(variables),

@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from processors.core.cron_days import DayRule, day_masks
-from processors.core.cron_fields import (
+from .cron_days import DayRule, day_masks
+from .cron_fields import (
     DAY,
     HOUR,
     MINUTE,
@@ -26,7 +26,7 @@ from processors.core.cron_fields import (
     parse_set,
     parse_weekdays,
 )
-from processors.core.problem import InvalidSchedule, Problem
+from .problem import InvalidSchedule, Problem
 
 MACROS: Final = {
     "@hourly": "0 * * * *",

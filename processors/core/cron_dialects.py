@@ -5,9 +5,9 @@ from typing import Literal
 
 import msgspec
 
-from processors.core.cron import parse_cron
-from processors.core.cron_fields import WEEKDAYS
-from processors.core.problem import InvalidSchedule, Problem
+from .cron import parse_cron
+from .cron_fields import WEEKDAYS
+from .problem import InvalidSchedule, Problem
 
 Dialect = Literal["quartz", "aws"]
 _TOLD = {"quartz": "Quartz", "aws": "AWS"}

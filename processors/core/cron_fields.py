@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from processors.core.problem import Problem
+from .problem import Problem
 
 MONTHS: Final = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 WEEKDAYS: Final = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")

@@ -8,8 +8,8 @@ from calendar import isleap
 from datetime import date
 from typing import Final
 
-from processors.core.cron import Cron
-from processors.core.cron_days import kind_of_month
+from .cron import Cron
+from .cron_days import kind_of_month
 
 DAY_S: Final = 86_400
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()

@@ -1,6 +1,6 @@
 """A cron expression in words, for people who do not read cron."""
 
-from processors.core.cron import Cron, parse_cron
+from .cron import Cron, parse_cron
 
 _WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _MONTHS = (
@@ -98,7 +98,7 @@ def _by_day_of_month(cron: Cron) -> str:
 def _by_weekday(cron: Cron) -> str:
     rule, told = cron.days, []
     if rule.weekday_mask:
-        told.append(_named(_values(rule.weekday_mask), _WEEKDAYS))
+        told.append(_named(_values(rule.weekday_mask), _WEEKDAYS, start=1))
     told += [f"the last {_WEEKDAYS[day]} of the month" for day in _values(rule.last_weekday_mask)]
     told += [
         f"the {_ORDINALS[bit // 7]} {_WEEKDAYS[bit % 7]} of the month"
@@ -109,7 +109,11 @@ def _by_weekday(cron: Cron) -> str:
 
 def _months(cron: Cron) -> str:
     months = _values(cron.month_mask)
-    return "" if len(months) == 12 else f"in {_named([month - 1 for month in months], _MONTHS)}"
+    return (
+        ""
+        if len(months) == 12
+        else f"in {_named([month - 1 for month in months], _MONTHS, start=0)}"
+    )
 
 
 def _values(mask: int) -> list[int]:
@@ -132,10 +136,9 @@ def _numbered(unit: str, values: list[int]) -> str:
     return f"{unit}{'s' if len(values) > 1 else ''} {_join(told)}"
 
 
-def _named(values: list[int], names: tuple[str, ...]) -> str:
-    """Names in the order of the circle, with runs of three or more as `a to b`."""
+def _named(values: list[int], names: tuple[str, ...], start: int) -> str:
+    """Names in the order of the circle from `start`, with runs of three or more as `a to b`."""
     size = len(names)
-    start = 1 % size  # the week is told from Monday on, the year from January
     while (start - 1) % size in values and start in values and len(values) < size - 1:
         start = (start + 1) % size
     turned = sorted((value - start) % size for value in values)

@@ -7,10 +7,11 @@ which part of a stretch counts (`repeat`) and what becomes of the gap before it 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from processors.core.cron import Cron
-from processors.core.cron_match import DAY_S, count_matches, matches, next_match, prev_match
-from processors.core.zones import Stretch, Zone
 from schemas.units import EPOCH_MS_MAX, EPOCH_MS_MIN
+
+from .cron import Cron
+from .cron_match import DAY_S, count_matches, matches, next_match, prev_match
+from .zones import Stretch, Zone
 
 GAPS: Final = ("auto", "next", "skip", "shift")
 REPEATS: Final = ("auto", "first", "second", "both")

@@ -27,6 +27,7 @@ from schemas.state import Hold, JobDefinition, JobState
 from .keys import Kind, due_key, occurrence_of_tick, occurrence_of_trigger, split_job_key
 from .schedule import (
     AtSchedule,
+    CronSchedule,
     Schedule,
     Tick,
     count_ticks,
@@ -47,18 +48,15 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 
 
 class Fire(msgspec.Struct, frozen=True, gc=False):
-    """An occurrence to be run now. `sequence` is its event's."""
+    """An occurrence to be run now. `execution_id` is occurrence key and attempt, `sequence` that of
+    its event."""
 
     occurrence: str
+    execution_id: str
     scheduled_at: int
     due_at: int
     sequence: int
     payload: bytes | None = None
-
-    @property
-    def execution_id(self) -> str:
-        """Occurrence key and attempt."""
-        return f"{self.occurrence}:1"
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
@@ -123,11 +121,10 @@ def decide_tick(job_key: str, job: Job, now_ms: int, txn: int, tz: str) -> Decis
                         tick_ms, before[2] or tick_ms, before[0], count <= MISSED_COUNT_MAX),
             )  # fmt: skip
             tick_ms, following = last_ms, _following(job, last_ms)
-    fire = Fire(
-        occurrence_of_tick(job_key, tick_ms), tick_ms, tick_ms + offset_ms, sequence + 1
-    )
+    occurrence = occurrence_of_tick(job_key, tick_ms)
+    fire = Fire(occurrence, occurrence + ":1", tick_ms, tick_ms + offset_ms, sequence + 1)
     after = _moved(job, state, tick_ms, following, offset_ms, now_ms, txn, tz, sequence + 1)
-    return Decision(_replace(after, runs=after.runs + 1), missed=missed, fires=(fire,))
+    return Decision(after, missed=missed, fires=(fire,))
 
 
 def _moved(
@@ -141,19 +138,19 @@ def _moved(
     tz: str,
     sequence: int,
 ) -> JobState:
-    """The state with its cursor on `decided_ms` and the following tick planned."""
-    local = state.cursor_local
-    if decided_ms != state.next_ms or any(not isinstance(s, AtSchedule) for s in job.plan):
-        local = _local(job.plan, decided_ms)
+    """The state after a run: the cursor on `decided_ms`, the following tick planned."""
+    local = _local(job.plan, decided_ms)
     if following is not None:
         return _replace(
             state, txn=txn, sequence=sequence, cursor_ms=decided_ms, cursor_local=local,
             next_ms=following.at_ms, due_ms=following.at_ms + offset_ms, tz=tz,
+            runs=state.runs + 1,
         )  # fmt: skip
     finished = state.status == "ACTIVE"
     return _replace(
         state, txn=txn, sequence=sequence, cursor_ms=decided_ms, cursor_local=local,
-        next_ms=0, due_ms=0, tz=tz, status="FINISHED" if finished else state.status,
+        next_ms=0, due_ms=0, tz=tz, runs=state.runs + 1,
+        status="FINISHED" if finished else state.status,
         forget_ms=now_ms + _keep_ms(job.plan) if finished else 0,
     )  # fmt: skip
 
@@ -169,6 +166,8 @@ def _following(job: Job, after_ms: int) -> Tick | None:
 
 def _local(plan: tuple[Schedule, ...], at_ms: int) -> str:
     """Local time, fold and zone of a tick; empty where it came from no zone's clock."""
+    if len(plan) == 1 and not isinstance(plan[0], CronSchedule):
+        return ""
     tick = next_tick(plan, at_ms - 1)
     if tick is None or tick.at_ms != at_ms or not tick.zone:
         return ""
@@ -406,7 +405,7 @@ def trigger(
     nominal_ms = asked.at_ms if scheduled_at_ms is None else scheduled_at_ms
     sequence = job.state.sequence + 1
     occurrence = occurrence_of_trigger(job_key, nominal_ms, id_hash)
-    fire = Fire(occurrence, nominal_ms, asked.at_ms, sequence, payload)
+    fire = Fire(occurrence, occurrence + ":1", nominal_ms, asked.at_ms, sequence, payload)
     after = _replace(job.state, txn=asked.txn, sequence=sequence)
     if after.status == "FINISHED":
         after = _replace(after, forget_ms=asked.now_ms + _keep_ms(job.plan))

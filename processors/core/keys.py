@@ -9,7 +9,7 @@ tenant by tenant. Its value is empty: what is due follows from the state.
 """
 
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from schemas.units import format_instant
 
@@ -21,6 +21,8 @@ IDS_SUFFIX: Final = b"#ids"
 
 _SECOND = slice(2, 7)
 _TENANT_AT: Final = 7
+KIND_AT: Final = -3
+"""Where an index key has its kind."""
 
 
 class Kind(IntEnum):
@@ -28,14 +30,6 @@ class Kind(IntEnum):
 
     TICK = 0
     FORGET = 5
-
-
-class Due(NamedTuple):
-    """An index key taken apart."""
-
-    due_ms: int
-    job_key: bytes
-    kind: int
 
 
 def due_key(due_ms: int, tenant: bytes, job: bytes, kind: int, ordinal: int = 0) -> bytes:
@@ -47,12 +41,10 @@ def due_key(due_ms: int, tenant: bytes, job: bytes, kind: int, ordinal: int = 0)
     )  # fmt: skip
 
 
-def parse_due(key: bytes) -> Due:
-    """The opposite of `due_key`."""
+def owner_of(key: bytes) -> bytes:
+    """Job key of an index key's job."""
     end = key.index(0, _TENANT_AT)
-    ms = int.from_bytes(key[end + 1 : end + 3], "big")
-    job_key = b"%b/%b" % (key[_TENANT_AT:end], key[end + 3 : -4])
-    return Due(int.from_bytes(key[_SECOND], "big") * 1000 + ms, job_key, key[-3])
+    return b"%b/%b" % (key[_TENANT_AT:end], key[end + 3 : -4])
 
 
 def due_ms_of(key: bytes) -> int:

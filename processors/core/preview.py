@@ -5,20 +5,21 @@ from typing import Final
 
 import msgspec
 
-from processors.core.cron import parse_cron
-from processors.core.cron_match import matches, next_match
-from processors.core.cron_ticks import Rules, resolve_rules
-from processors.core.problem import InvalidSchedule, Problem
-from processors.core.schedule import (
+from schemas.units import SECOND_MS, Unreadable, format_instant, parse_instant
+
+from .cron import parse_cron
+from .cron_match import matches, next_match
+from .cron_ticks import Rules, resolve_rules
+from .problem import InvalidSchedule, Problem
+from .schedule import (
     CronSchedule,
     Schedule,
     Tick,
     first_tick,
     next_tick,
 )
-from processors.core.schedule_input import read_schedule, read_schedules
-from processors.core.zones import PINNED, Stretch, ZoneData
-from schemas.units import SECOND_MS, Unreadable, format_instant, parse_instant
+from .schedule_input import read_schedule, read_schedules
+from .zones import PINNED, Stretch, ZoneData
 
 COUNT_MAX: Final = 1_000
 _ENVELOPE: Final = ("after", "count", "start", "end", "schedules")
@@ -162,7 +163,8 @@ def _answer(line: str, default_after_ms: int | None) -> list[str]:
     try:
         asked = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise _invalid("line", line[:80], f"is no JSON: {error}") from None
+        shown = line[:80].encode("ascii", "backslashreplace").decode()
+        raise _invalid("line", shown, f"is no JSON: {error}") from None
     if not isinstance(asked, dict):
         raise _invalid("line", line[:80], "is no JSON object", 'like {"cron": "0 2 * * *"}')
     after_ms = _instant(asked, "after", default_after_ms)

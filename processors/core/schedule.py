@@ -10,16 +10,17 @@ from typing import Final, TypeAlias, assert_never
 
 import msgspec
 
-from processors.core.cron import parse_cron
-from processors.core.cron_match import DAY_S
-from processors.core.cron_ticks import (
+from schemas.units import EPOCH_MS_MAX, SECOND_MS, format_instant, parse_local
+
+from .cron import parse_cron
+from .cron_match import DAY_S
+from .cron_ticks import (
     count_instants,
     next_instant,
     prev_instant,
     resolve_rules,
 )
-from processors.core.zones import PINNED, ZoneData, local_to_instant
-from schemas.units import EPOCH_MS_MAX, SECOND_MS, format_instant, parse_local
+from .zones import PINNED, ZoneData, local_to_instant
 
 SCHEDULES_MAX: Final = 10
 _TICKS_MEMO_MAX: Final = 65_536
@@ -163,8 +164,8 @@ def count_ticks(
 ) -> tuple[int, int | None, int | None]:
     """How many ticks lie in (from, to], at most `limit`; and the first and the last of them.
 
-    Both instants are exact even if the count stops at `limit`. One schedule is counted by
-    arithmetic; several cost a step per tick up to `limit`.
+    Both instants are exact even if the count stops at `limit`. The densest schedule is
+    counted by arithmetic; of further ones each tick costs a step.
     """
     if start_ms is not None:
         from_ms_exclusive = max(from_ms_exclusive, start_ms - 1)
@@ -172,23 +173,30 @@ def count_ticks(
         to_ms_inclusive = min(to_ms_inclusive, end_ms)
     if to_ms_inclusive <= from_ms_exclusive:
         return 0, None, None
-    spans = [_span_of_one(s, from_ms_exclusive, to_ms_inclusive, zones) for s in schedules]
-    spans = [span for span in spans if span[0]]
+    spans = [
+        (_span_of_one(schedule, from_ms_exclusive, to_ms_inclusive, zones), schedule)
+        for schedule in schedules
+    ]
+    spans = sorted((s for s in spans if s[0][0]), key=lambda s: s[0][0], reverse=True)
     if not spans:
         return 0, None, None
-    first_ms = min(span[1] for span in spans)
-    last_ms = max(span[2] for span in spans)
-    if len(spans) == 1:
-        return min(spans[0][0], limit), first_ms, last_ms
-    if max(span[0] for span in spans) >= limit:
-        return limit, first_ms, last_ms
-    count, at_ms = 0, from_ms_exclusive
-    while count < limit:
-        tick = next_tick(schedules, at_ms, zones=zones)
-        if tick is None or tick.at_ms > to_ms_inclusive:
-            break
-        count, at_ms = count + 1, tick.at_ms
-    return count, first_ms, last_ms
+    first_ms = min(span[1] for span, _ in spans)
+    last_ms = max(span[2] for span, _ in spans)
+    count = spans[0][0][0]
+    # The densest is counted by arithmetic; of the others only what no denser one has counts.
+    for n, (_, schedule) in enumerate(spans[1:], start=1):
+        denser = [other for _, other in spans[:n]]
+        tick = _next_of_one(schedule, from_ms_exclusive, zones)
+        while tick is not None and tick.at_ms <= to_ms_inclusive and count < limit:
+            count += not any(_hits(other, tick.at_ms, zones) for other in denser)
+            tick = _next_of_one(schedule, tick.at_ms, zones)
+    return min(count, limit), first_ms, last_ms
+
+
+def _hits(schedule: Schedule, at_ms: int, zones: ZoneData) -> bool:
+    """Whether an instant is a tick of the schedule."""
+    tick = _next_of_one(schedule, at_ms - 1, zones)
+    return tick is not None and tick.at_ms == at_ms
 
 
 def jitter_ms(tenant: str, job: str, jitter_ms: int) -> int:

@@ -9,18 +9,6 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Final, Literal
 
-from processors.core.cron import parse_cron
-from processors.core.cron_ticks import GAPS, REPEATS
-from processors.core.problem import InvalidSchedule, Problem
-from processors.core.schedule import (
-    SCHEDULES_MAX,
-    AtSchedule,
-    CronSchedule,
-    EverySchedule,
-    Schedule,
-    next_tick,
-)
-from processors.core.zones import PINNED, UnknownZone, Zone, ZoneData, local_to_instant
 from schemas.units import (
     EPOCH_MS_MAX,
     EPOCH_MS_MIN,
@@ -32,6 +20,18 @@ from schemas.units import (
     parse_instant,
     parse_local,
 )
+
+from .cron import parse_cron
+from .cron_ticks import GAPS, REPEATS
+from .problem import InvalidSchedule, Problem
+from .schedule import (
+    SCHEDULES_MAX,
+    AtSchedule,
+    CronSchedule,
+    EverySchedule,
+    Schedule,
+)
+from .zones import PINNED, UnknownZone, Zone, ZoneData, local_to_instant
 
 EVERY_MS_MIN: Final = 1_000
 EVERY_MS_MIN_PRECISE: Final = 100  # of jobs with precision: millisecond
@@ -59,11 +59,11 @@ def read_schedule(
 
     `field` is the path that problems name, such as `schedules[0]`.
     """
-    read = _Reading(written, field, zones)
+    read = Reading(written, field, zones)
     kind = read.kind()
     schedule: Schedule | None = None
     if kind == "cron":
-        schedule = _read_cron(read, default_zone)
+        schedule = read_cron(read, default_zone)
     elif kind == "every":
         schedule = _read_every(read, accepted_ms, every_ms_min)
     elif kind == "at":
@@ -104,80 +104,10 @@ def read_schedules(
             problems += invalid.problems
         else:
             schedules.append(schedule)
-    problems += _count_problems(len(schedules) if not problems else 1)
+    problems += count_problems(len(schedules) if not problems else 1)
     if problems:
         raise InvalidSchedule(*problems)
     return tuple(schedules)
-
-
-def validate_schedules(
-    schedules: tuple[Schedule, ...],
-    *,
-    start_ms: int | None = None,
-    end_ms: int | None = None,
-    every_ms_min: int = EVERY_MS_MIN,
-    zones: ZoneData = PINNED,
-) -> tuple[Problem, ...]:
-    """Everything that is wrong with a job's schedules; empty if they can be run.
-
-    For schedules that did not come through `read_schedule`: decoded records, the SDK's values.
-    """
-    problems = list(_count_problems(len(schedules)))
-    for n, schedule in enumerate(schedules):
-        problems += validate_schedule(
-            schedule, field=f"schedules[{n}]", every_ms_min=every_ms_min, zones=zones
-        )
-    if start_ms is not None and end_ms is not None and end_ms < start_ms:
-        problems.append(
-            Problem(
-                field="end",
-                value=format_instant(end_ms),
-                message=f"lies before start, {format_instant(start_ms)}",
-            )
-        )
-    elif not problems and end_ms is not None:
-        first = next_tick(schedules, EPOCH_MS_MIN, start_ms=start_ms, end_ms=end_ms, zones=zones)
-        if first is None:
-            problems.append(
-                Problem(
-                    field="end",
-                    value=format_instant(end_ms),
-                    message="leaves no tick at all between start and end",
-                )
-            )
-    return tuple(problems)
-
-
-def validate_schedule(
-    schedule: Schedule,
-    *,
-    field: str = "schedule",
-    every_ms_min: int = EVERY_MS_MIN,
-    zones: ZoneData = PINNED,
-) -> tuple[Problem, ...]:
-    """Everything that is wrong with one schedule."""
-    match schedule:
-        case CronSchedule():
-            read = _Reading(
-                {
-                    "cron": schedule.cron,
-                    "timezone": schedule.timezone,
-                    "dst": {"gap": schedule.gap, "repeat": schedule.repeat},
-                },
-                field,
-                zones,
-            )
-            _read_cron(read, schedule.timezone)
-            return tuple(read.problems)
-        case EverySchedule(every_ms=every_ms, anchor_ms=anchor_ms):
-            read = _Reading({}, field, zones)
-            _check_every(read, every_ms, every_ms_min)
-            _check_instant(read, "anchor", anchor_ms)
-            return tuple(read.problems)
-        case AtSchedule(at_ms=at_ms):
-            read = _Reading({}, field, zones)
-            _check_instant(read, "at", at_ms)
-            return tuple(read.problems)
 
 
 def schedule_warnings(schedules: tuple[Schedule, ...]) -> tuple[str, ...]:
@@ -190,7 +120,7 @@ def schedule_warnings(schedules: tuple[Schedule, ...]) -> tuple[str, ...]:
     )
 
 
-class _Reading:
+class Reading:
     """One written schedule and the problems found in it so far."""
 
     def __init__(self, written: Mapping[str, object], field: str, zones: ZoneData) -> None:
@@ -257,14 +187,14 @@ class _Reading:
         return chosen[0], chosen[1]
 
 
-def _count_problems(count: int) -> list[Problem]:
+def count_problems(count: int) -> list[Problem]:
     if 1 <= count <= SCHEDULES_MAX:
         return []
     message = f"a job has 1 to {SCHEDULES_MAX} schedules, not {count}"
     return [Problem(field="schedules", value=str(count), message=message)]
 
 
-def _read_cron(read: _Reading, default_zone: str) -> CronSchedule | None:
+def read_cron(read: Reading, default_zone: str) -> CronSchedule | None:
     text = read.text("cron")
     if text is not None:
         try:
@@ -282,10 +212,10 @@ def _read_cron(read: _Reading, default_zone: str) -> CronSchedule | None:
     return CronSchedule(cron=text, timezone=timezone, gap=gap, repeat=repeat)
 
 
-def _read_every(read: _Reading, accepted_ms: int, every_ms_min: int) -> EverySchedule | None:
+def _read_every(read: Reading, accepted_ms: int, every_ms_min: int) -> EverySchedule | None:
     every_ms = _read_duration(read, "every")
     if every_ms is not None:
-        _check_every(read, every_ms, every_ms_min)
+        check_every(read, every_ms, every_ms_min)
     anchor_ms: int | None = accepted_ms
     if "anchor" in read.written:
         anchor_ms = _read_instant(read, "anchor")
@@ -294,7 +224,7 @@ def _read_every(read: _Reading, accepted_ms: int, every_ms_min: int) -> EverySch
     return EverySchedule(every_ms=every_ms, anchor_ms=anchor_ms)
 
 
-def _read_at(read: _Reading, oldest_ms: int) -> AtSchedule | None:
+def _read_at(read: Reading, oldest_ms: int) -> AtSchedule | None:
     text = read.text("at")
     zone_name = read.text("timezone")
     zone = read.zone(zone_name) if zone_name is not None else None
@@ -320,11 +250,11 @@ def _read_at(read: _Reading, oldest_ms: int) -> AtSchedule | None:
         return None
     if at_ms < oldest_ms:
         read.problem("at", f"has passed: it is {format_instant(at_ms)}", "use 'now' to run at once")
-    _check_instant(read, "at", at_ms)
+    check_instant(read, "at", at_ms)
     return AtSchedule(at_ms=at_ms)
 
 
-def _resolve_local(read: _Reading, local_ms: int, zone: Zone, gap: str, repeat: str) -> int | None:
+def _resolve_local(read: Reading, local_ms: int, zone: Zone, gap: str, repeat: str) -> int | None:
     if repeat == "both":
         read.problem(
             "dst.repeat", "cannot be both for a single instant", "first or second", value=repeat
@@ -346,7 +276,7 @@ def _resolve_local(read: _Reading, local_ms: int, zone: Zone, gap: str, repeat: 
     return at_s * SECOND_MS + (ms if exists or chosen_gap == "shift" else 0)
 
 
-def _check_offset(read: _Reading, text: str, at_ms: int, zone: Zone) -> None:
+def _check_offset(read: Reading, text: str, at_ms: int, zone: Zone) -> None:
     """An offset and a zone may both be given if they agree."""
     offset_ms = zone.offset_s(at_ms // SECOND_MS) * SECOND_MS
     shown = format_instant(at_ms + offset_ms)[:19]
@@ -358,15 +288,15 @@ def _check_offset(read: _Reading, text: str, at_ms: int, zone: Zone) -> None:
         )
 
 
-def _read_in(read: _Reading, accepted_ms: int) -> AtSchedule | None:
+def _read_in(read: Reading, accepted_ms: int) -> AtSchedule | None:
     delay_ms = _read_duration(read, "in")
     if delay_ms is None:
         return None
-    _check_instant(read, "in", accepted_ms + delay_ms)
+    check_instant(read, "in", accepted_ms + delay_ms)
     return AtSchedule(at_ms=accepted_ms + delay_ms)
 
 
-def _read_duration(read: _Reading, key: str) -> int | None:
+def _read_duration(read: Reading, key: str) -> int | None:
     text = read.text(key)
     try:
         return parse_duration_ms(text) if text is not None else None
@@ -375,7 +305,7 @@ def _read_duration(read: _Reading, key: str) -> int | None:
         return None
 
 
-def _read_instant(read: _Reading, key: str) -> int | None:
+def _read_instant(read: Reading, key: str) -> int | None:
     text = read.text(key)
     try:
         return parse_instant(text) if text is not None else None
@@ -384,7 +314,7 @@ def _read_instant(read: _Reading, key: str) -> int | None:
         return None
 
 
-def _check_every(read: _Reading, every_ms: int, every_ms_min: int) -> None:
+def check_every(read: Reading, every_ms: int, every_ms_min: int) -> None:
     if every_ms < every_ms_min:
         read.problem(
             "every",
@@ -394,6 +324,6 @@ def _check_every(read: _Reading, every_ms: int, every_ms_min: int) -> None:
         )
 
 
-def _check_instant(read: _Reading, key: str, at_ms: int) -> None:
+def check_instant(read: Reading, key: str, at_ms: int) -> None:
     if not EPOCH_MS_MIN <= at_ms <= EPOCH_MS_MAX:
         read.problem(key, "lies outside the years 1 to 9999", value=at_ms)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import ConsumerGroupDescription  # type: ignore[attr-defined]
 
 from ..crash import CrashPoint
@@ -52,13 +52,15 @@ class KafkaOwnership:
 
     def poll(self, timeout_s: float) -> None:
         """Raises `Refuse` when a process of the same name has put this one out."""
-        failure: str | None
         try:
             # Only errors come out of it: every partition is paused.
-            self._consumer.poll(timeout_s)
-            failure = self._link.fatal
+            message = self._consumer.poll(timeout_s)
         except KafkaException as exception:
-            failure = str(exception)
+            failure: str | None = str(exception)
+        else:
+            error = None if message is None else message.error()
+            fatal = error is not None and (error.fatal() or error.code() == KafkaError._FATAL)
+            failure = str(error) if fatal else self._link.fatal
         if failure is not None:
             self._give_up(self._owned, lost=True)
             raise Refuse(

@@ -21,7 +21,7 @@ from typing import Final, NoReturn
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from ..crash import CrashPoint, unarmed
-from ..errors import Aborted, Doubt, StreamError, Unavailable
+from ..errors import Aborted, Doubt, Fenced, StreamError, Unavailable
 from ..ports import Delivered, Produced, TopicPartition
 from .admin import KafkaTopics
 from .failures import Link, kafka_error, producer_failure
@@ -31,7 +31,14 @@ INIT_CALL_S: Final = 0.02
 """One long call waits a fixed 500 ms for the predecessor's markers; short ones ask at once."""
 ABORT_S: Final = 5.0
 FLUSH_S: Final = 5.0
+METADATA_S: Final = 1.0
 COMMIT_CRASH_S: Final = 0.001
+TRIES: Final = 3
+
+_UNKNOWN: Final = frozenset({KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
+
+ClientHeaders = list[tuple[str, str | bytes | None]]
+DeliveryCallback = Callable[[KafkaError | None, Message], None]
 
 
 class KafkaTransactionalProducer:
@@ -44,6 +51,8 @@ class KafkaTransactionalProducer:
         self._link = link
         self._topics = topics
         self._crash = crash
+        self._fenced: Fenced | None = None
+        self._tries = 0
         self._batch: Sequence[Produced] = ()
         self._report: frozenset[TopicPartition] = frozenset()
         self._careful: frozenset[str] = frozenset()
@@ -60,7 +69,7 @@ class KafkaTransactionalProducer:
             except KafkaException as exception:
                 error = kafka_error(exception)
                 if not error.retriable():
-                    raise producer_failure(error, "taking the epoch") from exception
+                    raise self._failure(error, "taking the epoch") from exception
                 if time.monotonic() >= until_s:
                     raise Unavailable(f"taking the epoch: {error.str()}") from exception
                 self._crash("CP13")
@@ -74,28 +83,28 @@ class KafkaTransactionalProducer:
         report: frozenset[TopicPartition],
         careful: frozenset[str],
     ) -> None:
+        self._check_epoch()
         self._batch = list(records)
         self._report = report
         self._careful = careful
-        try:
-            self._write()
-        except Aborted as aborted:
-            if aborted.refusals:
-                raise
-            self._write()
+        self._tries = 0
+        self._write()
 
     def commit(self, timeout_s: float) -> Mapping[TopicPartition, Delivered]:
+        self._check_epoch()
         until_s = time.monotonic() + timeout_s
-        try:
-            return self._commit(until_s)
-        except Aborted as aborted:
-            # Nobody refused anything: the same again. Nothing of the first try is visible.
-            if aborted.refusals or time.monotonic() >= until_s:
-                raise
-        self._write()
-        return self._commit(until_s)
+        while True:
+            try:
+                return self._commit(until_s)
+            except Aborted as aborted:
+                if aborted.refusals or self._tries >= TRIES or time.monotonic() >= until_s:
+                    raise
+            self._write()
 
     def abort(self, timeout_s: float) -> None:
+        self._check_epoch()
+        # Only a partition that a record has reached gets the marker.
+        self._flush()
         self._abort(time.monotonic() + timeout_s)
         self._poll("aborting")
         if self._link.broken:
@@ -106,6 +115,18 @@ class KafkaTransactionalProducer:
         del self._producer
 
     def _write(self) -> None:
+        """Try again what was aborted while nobody refused anything: nothing of it is visible."""
+        while True:
+            self._tries += 1
+            try:
+                self._write_once()
+            except Aborted as aborted:
+                if aborted.refusals or self._tries >= TRIES:
+                    raise
+            else:
+                return
+
+    def _write_once(self) -> None:
         self._poll("before a transaction")
         self._link.broken = False
         self._awaited = set()
@@ -115,7 +136,7 @@ class KafkaTransactionalProducer:
         try:
             self._producer.begin_transaction()
         except KafkaException as exception:
-            raise producer_failure(kafka_error(exception), "beginning") from exception
+            raise self._failure(kafka_error(exception), "beginning") from exception
         self._crash("CP02")
         self._hand_over(self._batch[:1])
         self._crash("CP03")
@@ -147,31 +168,23 @@ class KafkaTransactionalProducer:
                 if record.headers is None:
                     produce(topic, record.value, record.key, record.partition)
                 else:
-                    produce(
-                        topic,
-                        record.value,
-                        record.key,
-                        record.partition,
-                        headers=list(record.headers),
-                    )
+                    headers: ClientHeaders = list(record.headers)
+                    produce(topic, record.value, record.key, record.partition, headers=headers)
             except (KafkaException, BufferError) as exception:
-                self._refused_here(record, exception)
+                self._not_taken(record, exception, None)
 
     def _produce_followed(self, record: Produced) -> None:
         topic = record.topic
         if topic in self._topics.small and topic in self._careful:
             self._keep_batches_small(record)
+        callback = partial(self._followed, record)
+        headers: ClientHeaders | None = list(record.headers) if record.headers else None
         try:
             self._producer.produce(
-                topic,
-                record.value,
-                record.key,
-                record.partition,
-                partial(self._followed, record),
-                headers=list(record.headers) if record.headers else None,
+                topic, record.value, record.key, record.partition, callback, headers=headers
             )
         except (KafkaException, BufferError) as exception:
-            self._refused_here(record, exception)
+            self._not_taken(record, exception, callback)
 
     def _keep_batches_small(self, record: Produced) -> None:
         key = (record.topic, record.partition)
@@ -191,13 +204,36 @@ class KafkaTransactionalProducer:
         if key in self._report:
             self._delivered[key] = Delivered(*key, message.offset() or 0, message.timestamp()[1])
 
-    def _refused_here(self, record: Produced, exception: KafkaException | BufferError) -> NoReturn:
-        """The client itself does not take the record."""
+    def _not_taken(
+        self,
+        record: Produced,
+        exception: KafkaException | BufferError,
+        callback: DeliveryCallback | None,
+    ) -> None:
+        """The client itself does not take the record. Raises, unless it takes it after all."""
         if isinstance(exception, BufferError):
             error = KafkaError(KafkaError._QUEUE_FULL, "the client's queue is full")
-        else:
-            error = kafka_error(exception)
-            self._failures.append(Failure(record, error))
+            self._give_up(f"writing to {record.topic}", error, exception)
+        error = kafka_error(exception)
+        if error.code() in _UNKNOWN:
+            # It remembers for minutes that a topic or partition was not there.
+            try:
+                self._producer.list_topics(record.topic, METADATA_S)
+                self._producer.produce(
+                    record.topic,
+                    record.value,
+                    record.key,
+                    record.partition,
+                    callback,
+                    headers=list(record.headers or ()),
+                )
+            except KafkaException as again:
+                error = kafka_error(again)
+            else:
+                return
+        self._failures.append(Failure(record, error))
+        # The broker may not know yet of the transaction that is to be aborted, which is fatal.
+        self._flush()
         self._give_up(f"writing to {record.topic}", error, exception)
 
     def _commit(self, until_s: float) -> Mapping[TopicPartition, Delivered]:
@@ -211,7 +247,7 @@ class KafkaTransactionalProducer:
             error = kafka_error(exception)
             if error.txn_requires_abort():
                 self._give_up("committing", error, exception)
-            raise producer_failure(error, "committing") from exception
+            raise self._failure(error, "committing") from exception
         finally:
             if timer is not None:
                 timer.join()
@@ -232,7 +268,7 @@ class KafkaTransactionalProducer:
         try:
             self._finish("aborting", self._producer.abort_transaction, until_s)
         except KafkaException as exception:
-            raise producer_failure(kafka_error(exception), "aborting") from exception
+            raise self._failure(kafka_error(exception), "aborting") from exception
 
     def _give_up(self, doing: str, error: KafkaError, cause: Exception) -> NoReturn:
         """Abort, and raise what the caller is to do, with those named who are to blame."""
@@ -246,9 +282,9 @@ class KafkaTransactionalProducer:
         except StreamError as raised:
             failure = raised
         if isinstance(failure, Aborted | Doubt):
-            failure.refusals = find_refusals(self._failures, self._topics) or missing_topics(
-                self._batch, self._careful, self._topics
-            )
+            failure.refusals = find_refusals(
+                self._failures, self._careful, self._topics
+            ) or missing_topics(self._batch, self._careful, self._topics)
         raise failure from cause
 
     def _finish(self, doing: str, call: Callable[[float], None], until_s: float) -> None:
@@ -273,8 +309,20 @@ class KafkaTransactionalProducer:
         except SystemError:
             self._tell_fenced("flushing")
         except KafkaException as exception:
-            raise producer_failure(kafka_error(exception), "flushing") from exception
+            raise self._failure(kafka_error(exception), "flushing") from exception
         self._queued_bytes.clear()
+
+    def _check_epoch(self) -> None:
+        # Once it was fenced the client answers to other calls with whatever its state happens
+        # to be.
+        if self._fenced is not None:
+            raise self._fenced
+
+    def _failure(self, error: KafkaError, doing: str) -> StreamError:
+        failure = producer_failure(error, doing)
+        if isinstance(failure, Fenced):
+            self._fenced = failure
+        return failure
 
     def _poll(self, doing: str) -> None:
         """Let the client run callbacks that are due."""
@@ -283,13 +331,13 @@ class KafkaTransactionalProducer:
         except SystemError:
             self._tell_fenced(doing)
         except KafkaException as exception:
-            raise producer_failure(kafka_error(exception), doing) from exception
+            raise self._failure(kafka_error(exception), doing) from exception
 
     def _tell_fenced(self, doing: str) -> NoReturn:
         try:
             self._producer.abort_transaction(ABORT_S)
         except KafkaException as exception:
-            raise producer_failure(kafka_error(exception), doing) from exception
+            raise self._failure(kafka_error(exception), doing) from exception
         except SystemError as error:
             raise Doubt(f"{doing}: the client failed without saying why") from error
         raise Doubt(f"{doing}: the client failed without saying why")

@@ -48,23 +48,25 @@ class Failure(NamedTuple):
     error: KafkaError
 
 
-def find_refusals(failures: Iterable[Failure], topics: KafkaTopics) -> tuple[Refusal, ...]:
-    """The guilty among the failed records. May ask the cluster for a topic's limit."""
+def find_refusals(
+    failures: Iterable[Failure], careful: frozenset[str], topics: KafkaTopics
+) -> tuple[Refusal, ...]:
+    """The guilty among the failed records. May ask the cluster for a topic's limit.
+
+    Only topics in `careful` are blamed as a whole: when one of ours does not answer, the fault is
+    the cluster's, and then nobody is to blame for being late."""
     refusals: dict[str, Refusal] = {}
     batches: dict[TopicPartition, list[Failure]] = {}
+    failures = [failure for failure in failures if failure.error.code() not in _CONSEQUENCES]
+    all_late = any(_late(failure) and failure.record.topic not in careful for failure in failures)
     for failure in failures:
         record, error = failure
-        code = error.code()
-        if code in _CONSEQUENCES:
-            continue
-        if code in _TOO_LARGE or code in _BAD_RECORD:
+        if error.code() in _TOO_LARGE or error.code() in _BAD_RECORD:
             batches.setdefault((record.topic, record.partition), []).append(failure)
-        else:
-            refusals[record.topic] = Refusal(
-                record.topic, record.tag, error.str(), whole_topic=True
-            )
+        elif record.topic in careful and not (all_late and _late(failure)):
+            refusals[record.topic] = _refusal(record, error, whole_topic=True)
     single = [
-        Refusal(record.topic, record.tag, error.str(), whole_topic=False)
+        _refusal(record, error, whole_topic=False)
         for (topic, _), batch in batches.items()
         if topic not in refusals
         for record, error in _guilty(topic, batch, topics)
@@ -102,6 +104,15 @@ def batch_bytes(record: Produced) -> int:
     for name, value in headers:
         body += _field_bytes(name.encode()) + _field_bytes(value)
     return _BATCH_HEADER_BYTES + _varint_bytes(body) + body
+
+
+def _late(failure: Failure) -> bool:
+    return failure.error.code() == KafkaError._MSG_TIMED_OUT
+
+
+def _refusal(record: Produced, error: KafkaError, *, whole_topic: bool) -> Refusal:
+    reason = error.str().removeprefix("Unable to produce message: ")
+    return Refusal(record.topic, record.tag, reason, whole_topic=whole_topic)
 
 
 def _guilty(topic: str, batch: list[Failure], topics: KafkaTopics) -> list[Failure]:

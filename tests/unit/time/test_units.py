@@ -44,8 +44,28 @@ def test_a_duration_is_read_in_both_notations(text: str, expected_ms: int) -> No
 
 @pytest.mark.parametrize(
     "text",
-    ["", "5", "m", "-5m", "5 m", "5m3h", "5m5m", "P", "PT", "P1DT", "1.5h", "5M", "1e3s", "٣s", "∞"]
-    + ["0.0001s", "9" * 40 + "d", "9" * 100, "5min", "PT5"],
+    [
+        "",
+        "5",
+        "m",
+        "-5m",
+        "5 m",
+        "5m3h",
+        "5m5m",
+        "P",
+        "PT",
+        "P1DT",
+        "1.5h",
+        "5M",
+        "1e3s",
+        "٣s",
+        "∞",
+        "0.0001s",
+        "9" * 40 + "d",
+        "9" * 100,
+        "5min",
+        "PT5",
+    ],
 )
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(Unreadable):
@@ -54,8 +74,13 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [("90", "names no unit"), ("P1M", "no fixed length"), ("P1Y2DT1H", "no fixed length")]
-    + [("-5m", "negative"), ("0.0001s", "finer than a millisecond")],
+    [
+        ("90", "names no unit"),
+        ("P1M", "no fixed length"),
+        ("P1Y2DT1H", "no fixed length"),
+        ("-5m", "negative"),
+        ("0.0001s", "finer than a millisecond"),
+    ],
 )
 def test_a_refused_duration_is_told_why(text: str, told: str) -> None:
     with pytest.raises(Unreadable, match=told):
@@ -97,9 +122,21 @@ def test_digits_beyond_milliseconds_are_rounded_up_so_that_nothing_is_early() ->
 
 @pytest.mark.parametrize(
     "text",
-    ["2026-02-30T00:00:00Z", "2026-03-29T24:00:00Z", "2026-03-29", "now", "", "2026-W13-7T00:00Z"]
-    + ["2026-03-29T01:30:00+24:00", "2026-03-29T01:30:00+0200", "٢٠٢٦-03-29T01:30:00Z"]
-    + ["0000-01-01T00:00:00Z", "9999-12-31T23:00:00-02:00", "2016-12-31T23:59:60Z", "2" * 500],
+    [
+        "2026-02-30T00:00:00Z",
+        "2026-03-29T24:00:00Z",
+        "2026-03-29",
+        "now",
+        "",
+        "2026-W13-7T00:00Z",
+        "2026-03-29T01:30:00+24:00",
+        "2026-03-29T01:30:00+0200",
+        "٢٠٢٦-03-29T01:30:00Z",
+        "0000-01-01T00:00:00Z",
+        "9999-12-31T23:00:00-02:00",
+        "2016-12-31T23:59:60Z",
+        "2" * 500,
+    ],
 )
 def test_what_is_no_instant_is_refused(text: str) -> None:
     with pytest.raises(Unreadable):

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from processors.core.schedule import CronSchedule, next_tick
-from processors.core.zones import PINNED, UnknownZone, Zone, local_to_instant
+from processors.core.zones import PINNED, UnknownZone, Zone, ZoneData, local_to_instant
 from schemas.units import format_instant, parse_instant, parse_local
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -26,7 +26,9 @@ def test_the_hosts_zone_files_and_settings_are_never_read(
 ) -> None:
     monkeypatch.setenv("TZ", "Pacific/Auckland")
     monkeypatch.setenv("PYTHONTZPATH", str(tmp_path))
-    tick = next_tick((CronSchedule(cron="0 9 * * *", timezone="Asia/Kolkata"),), 0)
+    fresh = ZoneData("fresh", files("tzdata"))
+    schedules = (CronSchedule(cron="0 9 * * *", timezone="Asia/Kolkata"),)
+    tick = next_tick(schedules, 0, zones=fresh)
     assert tick is not None
     assert format_instant(tick.at_ms) == "1970-01-01T03:30:00.000Z"
 

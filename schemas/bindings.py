@@ -6,7 +6,9 @@ from typing import Any, Final
 from .codec import Codec
 from .commands import DeleteJob, PauseJob, PutJob, ResumeJob, TriggerJob
 from .events import ExecutionFired, InputLost, JobChanged, Quarantined, TicksMissed
+from .leases import ReportBatch, WorkBatch
 from .replies import Accepted, Refused
+from .slots import SlotsGranted, SlotState, SlotsWanted, WorkerOffer
 from .state import JobDefinition, JobIds, JobState, Mark
 
 PUT_JOB: Final = Codec(PutJob)
@@ -25,6 +27,12 @@ TICKS_MISSED: Final = Codec(TicksMissed)
 INPUT_LOST: Final = Codec(InputLost)
 JOB_CHANGED: Final = Codec(JobChanged)
 QUARANTINED: Final = Codec(Quarantined)
+WORK_BATCH: Final = Codec(WorkBatch)
+REPORT_BATCH: Final = Codec(ReportBatch)
+WORKER_OFFER: Final = Codec(WorkerOffer)
+SLOTS_WANTED: Final = Codec(SlotsWanted)
+SLOTS_GRANTED: Final = Codec(SlotsGranted)
+SLOT_STATE: Final = Codec(SlotState)
 
 COMMANDS: Final[Mapping[str, Codec[Any]]] = {
     "PutJob": PUT_JOB,

@@ -104,7 +104,7 @@ class _Writer:
                 return [*_blocks("[]", body), f"    {var} = tuple(found)"]
             case "map":
                 key = [*_length(), "    k = data[i:j].decode(); i = j"]
-                item = self.value(schema["values"], "x", str)
+                item = self.value(schema["values"], "x", _map_item(hint))
                 return [*_blocks("{}", [*key, *item, "    found[k] = x"]), f"    {var} = found"]
             case str():
                 name = kind.rpartition(".")[2]
@@ -153,3 +153,8 @@ def _some(hint: Any) -> Any:
 def _item(hint: Any) -> Any:
     """The item type of `tuple[X, ...]`."""
     return hint.__args__[0]
+
+
+def _map_item(hint: Any) -> Any:
+    """The value type of `dict[str, X]`."""
+    return hint.__args__[1]

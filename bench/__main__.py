@@ -1,0 +1,29 @@
+"""`python -m bench [NAME…]`: figures as JSON lines on stdout, everything else on stderr."""
+
+import sys
+
+from . import fire, restore
+
+FIGURES = {**fire.FIGURES, **restore.FIGURES}
+GROUPS = {
+    "spine": ("fire", "fire_lateness", "register", "restore"),
+    "fire_lateness_p50": ("fire_lateness",),
+    "fire_lateness_p99": ("fire_lateness",),
+}
+
+
+def main(names: list[str]) -> int:
+    """Measure the named figures or groups, or all."""
+    wanted = [f for name in names or FIGURES for f in GROUPS.get(name, (name,))]
+    unknown = [name for name in wanted if name not in FIGURES]
+    if unknown:
+        known = ", ".join((*FIGURES, *GROUPS))
+        print(f"error: no figure {', '.join(unknown)}\nhint: one of {known}", file=sys.stderr)
+        return 2
+    for name in dict.fromkeys(wanted):
+        FIGURES[name]()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,124 @@
+"""How fast a partition comes back from the log alone."""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import Producer
+
+from horolog.broker import server
+from horolog.supervised import SupervisedScheduler
+from processors.core.spec import digest
+from processors.topology import topic_set
+from schemas.bindings import JOB_DEFINITION, JOB_STATE, MARK
+from schemas.commands import JobSpec, ScheduleSpec, TopicTargetSpec
+from schemas.partition import job_key
+from schemas.state import JobDefinition, JobState, Mark, Position, Schedule, TopicTarget
+from streams import admin
+from streams.layout import topic_name
+
+from .installed import create_topic, receiver, settings_in
+from .jobs import TENANTS
+from .report import emit, say
+
+JOBS: Final = 1_000_000
+RUNS: Final = 3
+TARGET: Final = "restored"
+DAY_MS: Final = 86_400_000
+
+
+def restore() -> None:
+    """1 M jobs in one partition, compacted log, empty folder: N / (first fire - process start)."""
+    folder = Path(tempfile.mkdtemp(prefix="horolog-bench-"))
+    broker = server.start(folder / "broker", log=say)
+    try:
+        settings = settings_in(folder, "bench", 1)
+        admin.apply({"bootstrap.servers": broker.bootstrap}, topic_set("bench", 1))
+        create_topic(broker.bootstrap, TARGET)
+        say(f"writing {JOBS:,} jobs as a compacted log has them")
+        _write(broker.bootstrap)
+        values = []
+        for run in range(RUNS):
+            seconds = _first_fire_s(settings, broker.bootstrap, f"run{run}")
+            values.append(JOBS / seconds)
+            say(f"restore {run + 1}/{RUNS}: {seconds:.1f} s, {values[-1]:,.0f} jobs/s")
+    finally:
+        server.stop(broker.data_dir)
+        shutil.rmtree(folder, ignore_errors=True)
+    emit("restore", "/s", values, {"jobs": JOBS, "partitions": 1, "from": "process start"})
+
+
+def _first_fire_s(settings: object, bootstrap: str, member: str) -> float:
+    """Start a scheduler on an empty folder and wait for a record that was not there before."""
+    consumer = receiver(bootstrap, TARGET)
+    while consumer.poll(1.0) is not None:
+        pass
+    scheduler = SupervisedScheduler(settings, bootstrap, member=member, say=say)  # type: ignore[arg-type]
+    started_s = time.monotonic()
+    scheduler.start()
+    try:
+        while (message := consumer.poll(0.05)) is None or message.error() is not None:
+            if time.monotonic() - started_s > 300:
+                raise RuntimeError("no fire within five minutes")
+        return time.monotonic() - started_s
+    finally:
+        scheduler.stop()
+        consumer.close()
+
+
+def _write(bootstrap: str) -> None:
+    """What compaction leaves: one definition and one state a job, and the last mark."""
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "transactional.id": "bench-scheduler-0",
+            "linger.ms": 20,
+            "queue.buffering.max.messages": 2_000_000,
+            "queue.buffering.max.kbytes": 2_097_151,
+        }
+    )
+    producer.init_transactions()
+    schedules, state = topic_name("bench", "schedules"), topic_name("bench", "job-state")
+    batch = 50_000
+    for first in range(0, JOBS, batch):
+        producer.begin_transaction()
+        for key, definition, job_state in _jobs(first, first + batch):
+            producer.produce(schedules, definition, key, 0)
+            producer.produce(state, job_state, key, 0)
+            producer.poll(0)
+        txn = first // batch + 1
+        mark = Mark(
+            txn=txn, epoch=1, records=2 * batch + 1, wall_ms=int(time.time() * 1000),
+            owner="bench", positions=(Position("commands", 0),),
+        )  # fmt: skip
+        producer.produce(state, MARK.encode(mark), b"!mark", 0)
+        producer.commit_transaction()
+
+
+def _jobs(first: int, last: int) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """Jobs due within the next days; the very first one every second."""
+    now_ms = int(time.time() * 1000) // 1000 * 1000
+    for n in range(first, last):
+        tenant, job = TENANTS[n % len(TENANTS)], f"job-{n:07d}"
+        every_ms = DAY_MS if n else 1_000
+        due_ms = now_ms + (DAY_MS + n * 100 if n else 1_000)
+        spec = JobSpec(
+            schedules=(ScheduleSpec(every="1d" if n else "1s"),), topic=TopicTargetSpec(name=TARGET)
+        )
+        definition = JobDefinition(
+            txn=1, tenant=tenant, job=job, life=1, version=1,
+            schedules=(Schedule(kind="every", every_ms=every_ms, anchor_ms=due_ms),),
+            topic=TopicTarget(name=TARGET), payload=b'{"n": 1}', digest=digest(spec),
+        )  # fmt: skip
+        state = JobState(
+            txn=1, life=1, version=1, sequence=1, status="ACTIVE", next_ms=due_ms, due_ms=due_ms,
+            tz="bench",
+        )  # fmt: skip
+        key = job_key(tenant, job).encode()
+        yield key, JOB_DEFINITION.encode(definition), JOB_STATE.encode(state)
+
+
+FIGURES: Final[dict[str, Callable[[], None]]] = {"restore": restore}

@@ -34,16 +34,26 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     inputs: tuple[str, ...]
+    """In the order of their priority; the last one's group decides who owns a partition."""
+    urgent: frozenset[str] = frozenset()
+    """Inputs that come before due entries."""
+    from_end: frozenset[str] = frozenset()
+    """Inputs whose past means nothing to a new owner: read from their end, never from the mark."""
     changelogs: tuple[Changelog, ...]
     events: tuple[str, ...]
     events_topic: str
     quarantine: str
-    index_prefix: bytes
+    index_prefixes: tuple[bytes, ...]
     indexed_prefix: bytes
     index: IndexOf
     transaction_of: Callable[[bytes], int]
     targets_of: Callable[[bytes], Iterable[tuple[str, int]]]
     """Target partitions that an event names, for touching them after a repair."""
+
+    @property
+    def group_topic(self) -> str:
+        """The input that the group is subscribed to."""
+        return self.inputs[-1]
 
     @property
     def own_topics(self) -> tuple[str, ...]:

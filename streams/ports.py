@@ -82,6 +82,9 @@ class TransactionalProducer(Protocol):
 class Outbox(Protocol):
     """An idempotent producer without transactions, for what is sent after a commit."""
 
+    dropped: int
+    """Records that will never arrive: too large, too late, or the queue stayed full."""
+
     def send(self, records: Iterable[Produced]) -> None:
         """Queue the records. Bounded: blocks while the queue is full, at most its time limit,
         then drops them and counts it; everything in an outbox is repeatable."""
@@ -174,7 +177,8 @@ class Store(Protocol):
         """Pairs with lower <= key < upper in order, at most `limit`."""
 
     def apply(self, writes: Mapping[bytes, bytes | None]) -> None:
-        """Write all pairs at once; None deletes. Raises `Corrupt` when the store is damaged."""
+        """Write all pairs at once; None deletes. Raises `Corrupt` when the store is damaged (so do
+        the reads), `Refuse` when it cannot be written: the disk is full."""
 
     def close(self) -> None: ...
 
@@ -183,7 +187,8 @@ class Stores(Protocol):
     """Where the stores of partitions are kept."""
 
     def open(self, partition: int) -> Store:
-        """The partition's store, empty if there was none. Raises `Corrupt`."""
+        """The partition's store, empty if there was none. Raises `Corrupt`, and `Unavailable` while
+        another process, or this one, has it open."""
 
     def wipe(self, partition: int) -> None:
         """Remove the partition's store, which must be closed."""

@@ -45,7 +45,8 @@ def resolve_lost_markers(
     """Look for lost markers of this partition's own topics and resolve them. True when there were
     any: the log then has what the lost transaction should have left.
 
-    `hidden` must read uncommitted, `plain` committed records only. Raises `Unavailable`, `Fenced`, `Doubt`.
+    `hidden` must read uncommitted, `plain` committed records only. Raises `Unavailable`, `Fenced`,
+    `Doubt`.
     """
     own = [(topic_name(namespace, topic), partition) for topic in topology.own_topics]
     stable, end = offsets.stable_end(own), offsets.end(own)
@@ -127,9 +128,9 @@ class _Look:
             position, deadline = begin, self.clock.monotonic_s() + STALLED_S
             while position < end:
                 batch = reader.read_raw(10_000, READ_S)
-                found += [(key, value) for _, _, offset, key, value in batch if offset < end]
+                found += [(key, value) for offset, key, value in batch if offset < end]
                 if batch:
-                    position = batch[-1][2] + 1
+                    position = batch[-1][0] + 1
                 if reader.position(tp) >= end:
                     break
                 if self.clock.monotonic_s() > deadline:

@@ -181,7 +181,7 @@ class _Restore:
             while position < end:
                 batch = self.reader.read_raw(BATCH_RECORDS, READ_S)
                 if batch:
-                    position = batch[-1][2] + 1
+                    position = batch[-1][0] + 1
                     self._apply(log, batch, min(position, end), bulk=bulk)
                     waited_since = self.clock.monotonic_s()
                     if self.records >= half:
@@ -205,7 +205,7 @@ class _Restore:
         store_key = log.store_key
         writes: dict[bytes, bytes | None] = {}
         marked = log is self.topology.changelogs[0]
-        for _, _, _, key, value in batch:
+        for _, key, value in batch:
             if key is not None and key != MARK_KEY:
                 writes[store_key(key)] = value
             elif key is not None and marked:
@@ -231,8 +231,9 @@ class _Restore:
     def _rebuild_index(self) -> None:
         """Every index entry from every state record, from scratch."""
         store, index = self.store, self.topology.index
-        for keys in _keys(store, self.topology.index_prefix):
-            store.apply(dict.fromkeys(keys))
+        for prefix in self.topology.index_prefixes:
+            for keys in _keys(store, prefix):
+                store.apply(dict.fromkeys(keys))
         lower = self.topology.indexed_prefix
         upper = prefix_end(lower)
         while pairs := store.scan(lower, upper, BATCH_RECORDS):
@@ -243,9 +244,7 @@ class _Restore:
             lower = pairs[-1][0] + b"\x00"
         store.apply({STORE_INDEXED: b"1"})
 
-    def _remember_tail(
-        self, log: Changelog, batch: list[RawRecord]
-    ) -> None:
+    def _remember_tail(self, log: Changelog, batch: list[RawRecord]) -> None:
         """Keep what stands after the newest mark: there should be nothing."""
         if log is self.topology.changelogs[0]:
             last = max((i for i, (*_, key, _) in enumerate(batch) if key == MARK_KEY), default=-1)

@@ -79,12 +79,12 @@ class Runner:
         self._last_positions_s = 0.0
         self.fatal: StreamError | None = None
         self._namespace = namespace
-        self._group_topic = inputs[0]
+        self._group_topic = inputs[-1]
         self._outbox = log.outbox(f"{member}-outbox")
         reader = log.reader(f"{member}-inputs", committed=True)
         self._inputs = InputThread(reader, namespace, self._received, self._input_lost)
         self._ownership = log.ownership(
-            topic_name(namespace, group), topic_name(namespace, inputs[0]), member,
+            topic_name(namespace, group), topic_name(namespace, inputs[-1]), member,
             on_assigned=self._assigned, on_revoked=self._revoked,
         )  # fmt: skip
 
@@ -222,8 +222,8 @@ def watch(runner: Runner, clock: Clock, give_up: Callable[[str], None]) -> threa
             if now_s - runner.last_tick_s > bound_s:
                 give_up(f"the loop has stood still for {bound_s:.0f} s")
             for task in list(runner.tasks.values()):
-                committing = task.stage is Stage.COMMITTING
-                if committing and now_s - task.last_progress_s > bound_s + limits.IDLE_MARK_MS / 1_000:
+                still_s = now_s - task.last_progress_s - limits.IDLE_MARK_MS / 1_000
+                if task.stage is Stage.COMMITTING and still_s > bound_s:
                     give_up(f"partition {task.partition} has not committed for {bound_s:.0f} s")
 
     thread = threading.Thread(target=look, name="watchdog", daemon=True)

@@ -119,6 +119,9 @@ class TakeOver:
         positions, events = {}, []
         for topic, tp in full.items():
             start, end = starts[tp], stable[tp]
+            if topic in self.topology.from_end:
+                positions[topic] = end
+                continue
             position = marked.get(topic, start)
             if position > end:
                 raise Refuse(

@@ -40,6 +40,7 @@ from .takeover import TakenOver, TakeOver
 from .transaction import Transaction
 
 COMMIT_S: Final = limits.TRANSACTION_MS_MAX / 1_000 + 2
+FIRES_PER_COMMAND: Final = 2
 Alarm = Callable[..., None]
 
 
@@ -267,6 +268,9 @@ class PartitionTask:
             self._fatal = error if known else StreamError(repr(error))  # type: ignore[assignment]
         else:
             self.parts.alarm("take_over_again", partition=self.partition, reason=str(error))
+        if isinstance(error, Doubt):  # a topic that is gone takes the producer along
+            for refusal in error.refusals:
+                self._blame_topic(refusal, self.parts.clock.wall_ms())
         self.parts.inputs.stop(self.partition)
         self._token += 1
         self._drop()
@@ -317,12 +321,17 @@ class PartitionTask:
         consumed: dict[str, int] = {}
         now_ms, logic = self.parts.clock.wall_ms(), self.parts.logic
         self.parts.crash("CP01")
+        topology = self.parts.topology
+        urgent = [topic for topic in topology.inputs if topic in topology.urgent]
+        others = [topic for topic in topology.inputs if topic not in topology.urgent]
+        decided = 0
         try:
-            fires = 0 if self._catching_up() else min(self._batch * 2, limits.FIRES_PER_STEP_MAX)
-            alone = self._batch == 1
-            decided = logic.due(txn, now_ms, 1 if alone else fires) if fires else 0
-            if not (alone and decided):
-                self._apply_inputs(txn, consumed, now_ms)
+            left = self._apply_inputs(txn, consumed, now_ms, urgent, self._batch)
+            if left and not self._catching_up():
+                fires = 1 if self._batch == 1 else self._batch * FIRES_PER_COMMAND
+                decided = logic.due(txn, now_ms, min(fires, limits.FIRES_PER_STEP_MAX))
+            if left and not (decided and self._batch == 1):
+                self._apply_inputs(txn, consumed, now_ms, others, left)
         except DueEntryCrashed as crash:
             self._blame(crash, None)
             return
@@ -337,11 +346,19 @@ class PartitionTask:
             return
         self._write(txn, consumed)
 
-    def _apply_inputs(self, txn: Transaction, consumed: dict[str, int], now_ms: int) -> None:
-        apply, left = self.parts.logic.apply, self._batch
-        for topic, buffer in self._buffers.items():
+    def _apply_inputs(
+        self,
+        txn: Transaction,
+        consumed: dict[str, int],
+        now_ms: int,
+        topics: list[str],
+        left: int,
+    ) -> int:
+        """Decide up to `left` records, topic after topic; how many more there might have been."""
+        apply = self.parts.logic.apply
+        for topic in topics:
             count = 0
-            for record in buffer:
+            for record in self._buffers[topic]:
                 if count >= left or txn.bytes > limits.TRANSACTION_BYTES_MAX:
                     break
                 count += 1
@@ -351,6 +368,7 @@ class PartitionTask:
                 except PoisonRecord as poison:
                     self.quarantine(txn, topic, record, str(poison))
             left -= count
+        return left
 
     def _blame(self, error: Exception, consumed: dict[str, int] | None) -> None:
         """Decide again with half as much; if one item stands alone, set it aside."""

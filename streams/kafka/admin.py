@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from ..errors import Unavailable
 from ..ports import TopicPartition as TopicPartitionKey
-from .failures import Link, kafka_error
+from .failures import Link, kafka_error, made
 from .settings import ClientSettings
 
 ANSWER_S: Final = 1.0
@@ -45,7 +45,7 @@ class Admin:
 
     def client(self) -> AdminClient:
         if self._client is None:
-            self._client = AdminClient(self._settings.admin(Link("admin")))  # type: ignore[arg-type]
+            self._client = made(AdminClient, self._settings.admin(Link("admin")))  # type: ignore[arg-type]
         return self._client
 
     def renew(self) -> None:

@@ -2,7 +2,8 @@
 
 import logging
 import time
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -36,6 +37,18 @@ _LINK: Final = frozenset(
         KafkaError._RESOLVE,
     }
 )
+
+
+Client = TypeVar("Client")
+
+
+def made(client: Callable[[dict[str, object]], Client], config: dict[str, object]) -> Client:
+    """A client. Raises `Refuse` for settings that it does not take."""
+    try:
+        return client(config)
+    except (KafkaException, TypeError, ValueError) as error:
+        reason = kafka_error(error).str() if isinstance(error, KafkaException) else str(error)
+        raise Refuse(f"the settings of [kafka.client] are not accepted: {reason}") from error
 
 
 def kafka_error(exception: KafkaException) -> KafkaError:

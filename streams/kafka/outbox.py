@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from schemas import limits
 
 from ..ports import Produced
-from .failures import kafka_error
+from .failures import kafka_error, made
 
 
 class KafkaOutbox:
@@ -16,7 +16,7 @@ class KafkaOutbox:
 
     def __init__(self, config: dict[str, object]) -> None:
         self._config = config | {"on_delivery": self._failed}
-        self._producer = Producer(self._config)
+        self._producer = made(Producer, self._config)
         self.dropped = 0
 
     def send(self, records: Iterable[Produced]) -> None:
@@ -59,7 +59,7 @@ class KafkaOutbox:
         except KafkaException as exception:
             self.dropped += 1
             if kafka_error(exception).code() == KafkaError._FATAL:
-                self._producer = Producer(self._config)
+                self._producer = made(Producer, self._config)
         return True
 
     def _poll(self, timeout_s: float) -> None:

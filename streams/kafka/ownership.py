@@ -11,7 +11,7 @@ from confluent_kafka.admin import ConsumerGroupDescription  # type: ignore[attr-
 from ..crash import CrashPoint
 from ..errors import Refuse
 from .admin import ANSWER_S, Admin
-from .failures import Link
+from .failures import Link, made
 
 MEMBERS_EVERY_S: Final = 5.0
 LEAVE_S: Final = 5.0
@@ -45,7 +45,7 @@ class KafkaOwnership:
         self._beside_us = False
         self._asked_s = -MEMBERS_EVERY_S
         self._answer: Future[ConsumerGroupDescription] | None = None
-        self._consumer = Consumer(config)
+        self._consumer = made(Consumer, config)
         self._consumer.subscribe(
             [topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
         )

@@ -1,13 +1,10 @@
-"""The transactional producer: where client errors become Doubt, Fenced or Aborted.
+"""The transactional producer: what is written, and who is to blame when it is refused.
 
-How the client behaves was measured; the surprising parts:
+How the client and the broker behave was measured; the surprising parts:
 
-- A fenced producer may raise SystemError, without an error, from calls that run callbacks. The
-  next call says what it is.
-- The client retries a commit by itself after a disconnect, so one that was answered with success
-  may have ended a transaction of which we do not know the whole story: such a commit is in doubt.
 - After a refused batch the client's sequence numbers have a gap: the next transaction that writes
   to that partition is aborted for it, nobody's fault, and the one after succeeds.
+- The client remembers for minutes that a topic was not there.
 - When a topic is gone, the broker takes none of the transaction's partitions, and the abort of
   what never began is a fatal error.
 """
@@ -18,19 +15,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, NoReturn
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from ..crash import CrashPoint, unarmed
-from ..errors import Aborted, Doubt, Fenced, StreamError, Unavailable
+from ..errors import Aborted, Doubt, StreamError, Unavailable
 from ..ports import Delivered, Produced, TopicPartition
 from .admin import KafkaTopics
-from .failures import Link, kafka_error, producer_failure
+from .failures import Link, kafka_error
 from .refusals import Failure, batch_bytes, find_refusals, missing_topics
+from .transactional import ABORT_S, TransactionalClient
 
-INIT_CALL_S: Final = 0.02
-"""One long call waits a fixed 500 ms for the predecessor's markers; short ones ask at once."""
-ABORT_S: Final = 5.0
-FLUSH_S: Final = 5.0
 METADATA_S: Final = 1.0
 COMMIT_CRASH_S: Final = 0.001
 TRIES: Final = 3
@@ -47,11 +41,9 @@ class KafkaTransactionalProducer:
     def __init__(
         self, config: dict[str, object], link: Link, topics: KafkaTopics, crash: CrashPoint
     ) -> None:
-        self._producer = Producer(config)
-        self._link = link
+        self._client = TransactionalClient(config, link)
         self._topics = topics
         self._crash = crash
-        self._fenced: Fenced | None = None
         self._tries = 0
         self._batch: Sequence[Produced] = ()
         self._report: frozenset[TopicPartition] = frozenset()
@@ -63,18 +55,9 @@ class KafkaTransactionalProducer:
 
     def init(self, timeout_s: float) -> None:
         until_s = time.monotonic() + timeout_s
-        while True:
-            try:
-                self._producer.init_transactions(INIT_CALL_S)
-            except KafkaException as exception:
-                error = kafka_error(exception)
-                if not error.retriable():
-                    raise self._failure(error, "taking the epoch") from exception
-                if time.monotonic() >= until_s:
-                    raise Unavailable(f"taking the epoch: {error.str()}") from exception
-                self._crash("CP13")
-            else:
-                return
+        while not self._init_once():
+            if time.monotonic() >= until_s:
+                raise Unavailable("taking the epoch: no answer in time")
 
     def write(
         self,
@@ -83,7 +66,7 @@ class KafkaTransactionalProducer:
         report: frozenset[TopicPartition],
         careful: frozenset[str],
     ) -> None:
-        self._check_epoch()
+        self._client.check_epoch()
         self._batch = list(records)
         self._report = report
         self._careful = careful
@@ -91,7 +74,7 @@ class KafkaTransactionalProducer:
         self._write()
 
     def commit(self, timeout_s: float) -> Mapping[TopicPartition, Delivered]:
-        self._check_epoch()
+        self._client.check_epoch()
         until_s = time.monotonic() + timeout_s
         while True:
             try:
@@ -102,17 +85,21 @@ class KafkaTransactionalProducer:
             self._write()
 
     def abort(self, timeout_s: float) -> None:
-        self._check_epoch()
+        self._client.check_epoch()
         # Only a partition that a record has reached gets the marker.
-        self._flush()
-        self._abort(time.monotonic() + timeout_s)
-        self._poll("aborting")
-        if self._link.broken:
-            raise Doubt("aborting: the connection was lost meanwhile")
+        self._client.flush()
+        self._crash("CP12")
+        self._client.abort(time.monotonic() + timeout_s)
 
     def close(self) -> None:
         """Drop the client, without ending a transaction that is open: the next owner does."""
-        del self._producer
+        del self._client
+
+    def _init_once(self) -> bool:
+        try:
+            return self._client.init_once()
+        finally:
+            self._crash("CP13")
 
     def _write(self) -> None:
         """Try again what was aborted while nobody refused anything: nothing of it is visible."""
@@ -127,23 +114,18 @@ class KafkaTransactionalProducer:
                 return
 
     def _write_once(self) -> None:
-        self._poll("before a transaction")
-        self._link.broken = False
+        self._client.begin()
+        self._crash("CP02")
         self._awaited = set()
         self._delivered = {}
         self._failures = []
         self._queued_bytes = {}
-        try:
-            self._producer.begin_transaction()
-        except KafkaException as exception:
-            raise self._failure(kafka_error(exception), "beginning") from exception
-        self._crash("CP02")
         self._hand_over(self._batch[:1])
         self._crash("CP03")
         self._hand_over(self._batch[1:])
         self._crash("CP05")
         if self._crash is not unarmed:
-            self._flush()
+            self._client.flush()
             self._crash("CP04")
 
     def _hand_over(self, batch: Sequence[Produced]) -> None:
@@ -157,7 +139,7 @@ class KafkaTransactionalProducer:
         self._produce(batch[start:])
 
     def _produce(self, batch: Sequence[Produced]) -> None:
-        produce = self._producer.produce
+        produce = self._client.producer.produce
         careful = self._careful
         for record in batch:
             topic = record.topic
@@ -180,7 +162,7 @@ class KafkaTransactionalProducer:
         callback = partial(self._followed, record)
         headers: ClientHeaders | None = list(record.headers) if record.headers else None
         try:
-            self._producer.produce(
+            self._client.producer.produce(
                 topic, record.value, record.key, record.partition, callback, headers=headers
             )
         except (KafkaException, BufferError) as exception:
@@ -191,7 +173,8 @@ class KafkaTransactionalProducer:
         size = batch_bytes(record)
         queued = self._queued_bytes.get(key, 0) + size
         if queued > self._topics.small[record.topic]:
-            self._flush()
+            self._client.flush()
+            self._queued_bytes.clear()
             queued = size
         self._queued_bytes[key] = queued
 
@@ -218,8 +201,8 @@ class KafkaTransactionalProducer:
         if error.code() in _UNKNOWN:
             # It remembers for minutes that a topic or partition was not there.
             try:
-                self._producer.list_topics(record.topic, METADATA_S)
-                self._producer.produce(
+                self._client.producer.list_topics(record.topic, METADATA_S)
+                self._client.producer.produce(
                     record.topic,
                     record.value,
                     record.key,
@@ -233,7 +216,7 @@ class KafkaTransactionalProducer:
                 return
         self._failures.append(Failure(record, error))
         # The broker may not know yet of the transaction that is to be aborted, which is fatal.
-        self._flush()
+        self._client.flush()
         self._give_up(f"writing to {record.topic}", error, exception)
 
     def _commit(self, until_s: float) -> Mapping[TopicPartition, Delivered]:
@@ -242,18 +225,12 @@ class KafkaTransactionalProducer:
             timer = threading.Timer(COMMIT_CRASH_S, self._crash, ("CP06",))
             timer.start()
         try:
-            self._finish("committing", self._producer.commit_transaction, until_s)
-        except KafkaException as exception:
-            error = kafka_error(exception)
-            if error.txn_requires_abort():
-                self._give_up("committing", error, exception)
-            raise self._failure(error, "committing") from exception
+            error = self._client.commit(until_s)
         finally:
             if timer is not None:
                 timer.join()
-        self._poll("after a commit")
-        if self._link.broken:
-            raise Doubt("committing: the connection was lost meanwhile")
+        if error is not None:
+            self._give_up("committing", error, None)
         self._check_reports()
         return self._delivered
 
@@ -263,22 +240,13 @@ class KafkaTransactionalProducer:
             if key not in self._delivered or self._delivered[key].offset < 0:
                 raise Doubt(f"committing: nothing tells where the last record of {key} went")
 
-    def _abort(self, until_s: float) -> None:
-        self._crash("CP12")
-        try:
-            self._finish("aborting", self._producer.abort_transaction, until_s)
-        except KafkaException as exception:
-            raise self._failure(kafka_error(exception), "aborting") from exception
-
-    def _give_up(self, doing: str, error: KafkaError, cause: Exception) -> NoReturn:
+    def _give_up(self, doing: str, error: KafkaError, cause: Exception | None) -> NoReturn:
         """Abort, and raise what the caller is to do, with those named who are to blame."""
         failure: StreamError
+        self._crash("CP12")
         try:
-            self._abort(time.monotonic() + ABORT_S)
-            self._poll("after an abort")
+            self._client.abort(time.monotonic() + ABORT_S)
             failure = Aborted(f"{doing}: {error.name()}: {error.str()}")
-            if self._link.broken:
-                failure = Doubt(f"{doing}: the connection was lost meanwhile")
         except StreamError as raised:
             failure = raised
         if isinstance(failure, Aborted | Doubt):
@@ -286,61 +254,6 @@ class KafkaTransactionalProducer:
                 self._failures, self._careful, self._topics
             ) or missing_topics(self._batch, self._careful, self._topics)
         raise failure from cause
-
-    def _finish(self, doing: str, call: Callable[[float], None], until_s: float) -> None:
-        """Commit or abort, resuming as often as the client asks for it."""
-        while True:
-            try:
-                call(max(until_s - time.monotonic(), 0.001))
-            except SystemError:
-                self._tell_fenced(doing)
-            except KafkaException as exception:
-                error = kafka_error(exception)
-                if not error.retriable():
-                    raise
-                if time.monotonic() >= until_s:
-                    raise Doubt(f"{doing}: no answer in time: {error.str()}") from exception
-            else:
-                return
-
-    def _flush(self) -> None:
-        try:
-            self._producer.flush(FLUSH_S)
-        except SystemError:
-            self._tell_fenced("flushing")
-        except KafkaException as exception:
-            raise self._failure(kafka_error(exception), "flushing") from exception
-        self._queued_bytes.clear()
-
-    def _check_epoch(self) -> None:
-        # Once it was fenced the client answers to other calls with whatever its state happens
-        # to be.
-        if self._fenced is not None:
-            raise self._fenced
-
-    def _failure(self, error: KafkaError, doing: str) -> StreamError:
-        failure = producer_failure(error, doing)
-        if isinstance(failure, Fenced):
-            self._fenced = failure
-        return failure
-
-    def _poll(self, doing: str) -> None:
-        """Let the client run callbacks that are due."""
-        try:
-            self._producer.poll(0)
-        except SystemError:
-            self._tell_fenced(doing)
-        except KafkaException as exception:
-            raise self._failure(kafka_error(exception), doing) from exception
-
-    def _tell_fenced(self, doing: str) -> NoReturn:
-        try:
-            self._producer.abort_transaction(ABORT_S)
-        except KafkaException as exception:
-            raise self._failure(kafka_error(exception), doing) from exception
-        except SystemError as error:
-            raise Doubt(f"{doing}: the client failed without saying why") from error
-        raise Doubt(f"{doing}: the client failed without saying why")
 
 
 def _last_of_each(batch: Sequence[Produced], report: frozenset[TopicPartition]) -> list[int]:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from confluent_kafka import (
     TIMESTAMP_NOT_AVAILABLE,
@@ -15,27 +16,39 @@ from confluent_kafka import (
 from ..errors import OutOfRange, StreamError, Unavailable
 from ..ports import NO_TIMESTAMP, RawRecord, Record
 from ..ports import TopicPartition as TopicPartitionKey
-from .failures import kafka_error
+from .failures import kafka_error, made
 
-_OUT_OF_RANGE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+METADATA_S: Final = 1.0
+_OUT_OF_RANGE: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 
 
 class KafkaReader:
     """Meets `streams.ports.Reader`."""
 
     def __init__(self, config: dict[str, object]) -> None:
-        self._consumer = Consumer(config)
+        self._consumer = made(Consumer, config)
         self._reached: dict[TopicPartitionKey, int] = {}
         """Of each assigned partition the last end seen, at first where it was assigned."""
         self._error: tuple[TopicPartitionKey, StreamError] | None = None
-        self._positions: dict[TopicPartitionKey, int] = {}
+        self._topics: set[str] = set()
+        """Topics whose leaders the client was made to ask for."""
 
     def assign(self, positions: Mapping[TopicPartitionKey, int]) -> None:
         self.unassign(self._reached.keys() & positions.keys())
+        for topic in {topic for topic, _ in positions} - self._topics:
+            self._learn(topic)
         partitions = [TopicPartition(*key, offset) for key, offset in positions.items()]
         self._consumer.incremental_assign(partitions)
         self._reached.update(positions)
-        self._positions.update(positions)
+
+    def _learn(self, topic: str) -> None:
+        """Ask for the topic's leaders. Left to itself a client that is connected already asks for
+        those of a new topic a second later, and a take-over would wait for it."""
+        try:
+            self._consumer.list_topics(topic, METADATA_S)
+        except KafkaException:
+            return
+        self._topics.add(topic)
 
     def unassign(self, partitions: Iterable[TopicPartitionKey]) -> None:
         gone = self._reached.keys() & set(partitions)

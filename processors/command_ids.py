@@ -59,7 +59,7 @@ def remember(
         value = JOB_IDS.encode(JobIds(txn=txn.seq, ids=further + kept))
         txn.put_state(topic, job_key + IDS_SUFFIX, IDS + job_key, value)
         kept = ()
-    return msgspec.structs.replace(state, ids=(*kept, seen))
+    return msgspec.structs.replace(state, txn=txn.seq, ids=(*kept, seen))
 
 
 def room(txn: Transaction, job_key: bytes, state: JobState, at_ms: int) -> bool:

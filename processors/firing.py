@@ -117,7 +117,8 @@ class Firing:
     def _tail(self, txn: int, now_ms: int, topic: str, partition: int, problem: str) -> bytes:
         state, reason = ("FAILED", "target") if problem else ("SUCCEEDED", "")
         tail = _shared(
-            txn, now_ms, ATTEMPT, state, reason, problem, topic, partition, self._tz, ""
-        )
+            txn, now_ms, ATTEMPT, state, reason, problem, topic, partition, self._tz, "", "", "",
+            0, "", 0,
+        )  # fmt: skip
         self._tails[topic, partition, problem] = tail
         return tail

@@ -1,28 +1,35 @@
 """The scheduler: binds the decisions of the core to topics and the state store.
 
-One instance decides for one partition. Decoded jobs are kept in memory up to a bound shared by the
-process; what a step changes is taken over only when its transaction is committed.
+One instance decides for one partition. What a step changes in memory is taken over only when its
+transaction is committed; a step that is dropped is followed by `resume`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from schemas import limits
 from schemas.bindings import (
-    ACCEPTED,
     COMMANDS,
     JOB_CHANGED,
     JOB_DEFINITION,
     JOB_STATE,
-    REFUSED,
+    SLOTS_GRANTED,
     TICKS_MISSED,
 )
 from schemas.codec import Undecodable
-from schemas.commands import AnyCommand, DeleteJob, PauseJob, PutJob, ResumeJob, TriggerJob
+from schemas.commands import (
+    AnyCommand,
+    CancelExecution,
+    DeleteJob,
+    PauseJob,
+    PutJob,
+    ResumeJob,
+    TriggerJob,
+)
 from schemas.partition import job_key as key_of
 from schemas.partition import partition_of
-from schemas.replies import Accepted, Problem, Refused
+from schemas.replies import Problem
 from schemas.state import CommandId, JobDefinition, JobState
 from schemas.units import Unreadable, format_instant, parse_instant
 from streams.binding import DueEntryCrashed
@@ -32,11 +39,15 @@ from streams.ports import Produced, Record, Store
 from streams.transaction import Transaction
 
 from . import command_ids
+from . import topology as topics
+from .answers import Answers
+from .core import executions
 from .core import job as decide
-from .core.admission import BadCommand, read_command
-from .core.job import Asked, Decision, Job, Refusal, due_entries
+from .core.admission import BadCommand, further, read_command
+from .core.job import Asked, Decision, Job, Refusal, index_entries
 from .core.keys import (
     DEFINITION,
+    DUE,
     IDS,
     IDS_SUFFIX,
     KIND_AT,
@@ -46,56 +57,29 @@ from .core.keys import (
     owner_of,
     split_job_key,
 )
-from .core.spec import admit, plan_of
+from .core.schedule_input import schedule_warnings
+from .core.spec import admit, digest, plan_of
 from .core.wheel import Wheel
 from .firing import Firing
+from .jobs import Budget, Jobs, Step, stored_execution
+from .leasing import Leasing
+from .running import Running
 from .targets import TopicTargets
-from .topology import (
-    COMMANDS as COMMANDS_TOPIC,
-)
-from .topology import (
-    DEAD_LETTERS,
-    EXECUTIONS,
-    REPLIES,
-    REPLY_PARTITIONS,
-    SCHEDULE_CHANGES,
-    SCHEDULES,
-)
-from .topology import (
-    JOB_STATE as JOB_STATE_TOPIC,
-)
 
 Alarm = Callable[..., None]
 
 
-class Budget:
-    """How many decoded jobs a process may hold, over all its partitions."""
-
-    def __init__(self, most: int = limits.JOB_CACHE_MAX) -> None:
-        self.most = most
-        self.held = 0
-
-
-class _Step:
-    """What a step will have changed in memory once it is committed."""
-
-    __slots__ = ("due", "fires", "jobs")
-
-    def __init__(self) -> None:
-        self.jobs: dict[bytes, Job | None] = {}
-        self.due: list[bytes] = []
-        self.fires = 0
-
-
 class Scheduler:
-    """Decides commands and due entries of one partition (`streams.binding.Logic`)."""
+    """Decides commands, reports and due entries of one partition (`streams.binding.Logic`)."""
 
     def __init__(
         self,
         *,
         namespace: str,
+        partition: int,
         partitions: int,
         cluster: str,
+        cluster_key: bytes,
         tz: str,
         targets: TopicTargets,
         budget: Budget,
@@ -105,56 +89,72 @@ class Scheduler:
         self._partitions = partitions
         self._tz = tz
         self._targets = targets
-        self._budget = budget
-        self._alarm = alarm
-        self._topics = {
-            suffix: topic_name(namespace, suffix)
-            for suffix in (COMMANDS_TOPIC, SCHEDULES, JOB_STATE_TOPIC, SCHEDULE_CHANGES,
-                           EXECUTIONS, DEAD_LETTERS, REPLIES)
-        }  # fmt: skip
-        self._job_state = self._topics[JOB_STATE_TOPIC]
+        self._commands = topic_name(namespace, topics.COMMANDS)
+        self._reports = topic_name(namespace, topics.REPORTS)
+        self._schedules = topic_name(namespace, topics.SCHEDULES)
+        self._job_state = topic_name(namespace, topics.JOB_STATE)
+        self._changes = topic_name(namespace, topics.SCHEDULE_CHANGES)
+        self._executions = topic_name(namespace, topics.EXECUTIONS)
+        dead_letters = topic_name(namespace, topics.DEAD_LETTERS)
+        self._answers = Answers(topic_name(namespace, topics.REPLIES))
         self._firing = Firing(
-            executions=self._topics[EXECUTIONS], dead_letters=self._topics[DEAD_LETTERS],
+            executions=self._executions, dead_letters=dead_letters,
             source=f"/horolog/{cluster}".encode(), tz=tz, targets=targets,
         )  # fmt: skip
-        self._jobs: dict[bytes, Job] = {}
-        self._store: Store | None = None
+        self._jobs = Jobs(budget)
+        self._leasing = Leasing(
+            namespace=namespace, partition=partition, partitions=partitions,
+            cluster_key=cluster_key,
+        )  # fmt: skip
+        self._running = Running(
+            executions=self._executions, dead_letters=dead_letters, tz=tz, jobs=self._jobs,
+            leasing=self._leasing, write=self._write_state, alarm=alarm,
+        )  # fmt: skip
         self._wheel: Wheel | None = None
         self._last_append_ms = 0
+        self._now_ms = 0
         self.fired = 0
 
     # --- what the task calls ---------------------------------------------------------------------
 
-    def resume(self, store: Store, *, epoch: int, now_ms: int) -> None:
-        """Forget what was remembered and load the wheel from the index."""
-        del epoch
-        self._forget_jobs()
-        self._store = store
+    def resume(self, store: Store, *, epoch: int, now_ms: int, gap_ms: int = 0) -> None:
+        """Forget what was remembered; load wheel, queue and leases from the index."""
+        self._jobs.clear()
         self._wheel = Wheel(
             store.scan, seconds=limits.WHEEL_SECONDS,
             share=limits.WHEEL_KEYS_PER_TENANT_SECOND_MAX, keys_max=limits.WHEEL_KEYS_MAX,
         )  # fmt: skip
         self._wheel.load(now_ms)
+        self._leasing.resume(
+            store, lambda key, ordinal: stored_execution(store.get(STATE + key), ordinal),
+            epoch=epoch, now_ms=now_ms, gap_ms=gap_ms,
+        )  # fmt: skip
 
     def deadline_ms(self) -> int | None:
-        """When the wheel wants attention."""
-        return self._wheel.deadline_ms() if self._wheel is not None else None
+        """When wheel or leases want attention."""
+        if self._wheel is None:
+            return None
+        ticks, leases = self._wheel.deadline_ms(), self._leasing.deadline_ms()
+        return ticks if leases is None else leases if ticks is None else min(ticks, leases)
+
+    def finish(self, txn: Transaction, now_ms: int) -> None:
+        """What workers and slots are told goes out behind the commit."""
+        self._leasing.finish(txn, now_ms)
 
     def committed(self, txn: Transaction) -> None:
-        """Let cache and wheel follow."""
-        step = txn.memory
+        """Let memory, wheel and queue follow."""
+        step: Step | None = txn.memory
         if step is None:
             return
-        for key, job in step.jobs.items():
-            if job is None:
-                if self._jobs.pop(key, None) is not None:
-                    self._budget.held -= 1
-            else:
-                self._hold(key, job)
+        self._jobs.committed(step)
         assert self._wheel is not None
-        add = self._wheel.add
-        for due in step.due:
-            add(due)
+        add, queued = self._wheel.add, []
+        for key in step.index:
+            if key.startswith(DUE):
+                add(key)
+            else:
+                queued.append(key)
+        self._leasing.queued(queued)
         self.fired += step.fires
 
     def suspend(self, topic: str, reason: str, now_ms: int) -> None:
@@ -165,115 +165,116 @@ class Scheduler:
         """This execution's record was refused: it fails."""
         self._targets.refuse(tag, reason)
 
+    def wants_drained(self) -> bool:
+        """Whether lapsed leases wait for the end of `reports`."""
+        return self._leasing.wants_drained()
+
+    def drained(self, asked_ms: int) -> None:
+        """Every report that was in the log at `asked_ms` is decided."""
+        self._leasing.drained(asked_ms)
+
     def figures(self) -> Mapping[str, int]:
-        """Sizes of what is held in memory."""
+        """Sizes of what is held in memory, and counts."""
         held = self._wheel.size() if self._wheel is not None else 0
-        return {"wheel_keys": held, "cached_jobs": len(self._jobs), "fired": self.fired}
+        return {
+            "wheel_keys": held, "cached_jobs": len(self._jobs), "fired": self.fired,
+            "outdated_reports": self._running.outdated, "forged_reports": self._running.forged,
+            **self._leasing.figures(),
+        }  # fmt: skip
 
     # --- due entries -----------------------------------------------------------------------------
 
     def due(self, txn: Transaction, now_ms: int, limit: int) -> int:
-        """Decide what is due, fairly over tenants, at most `limit` entries."""
+        """Decide what is due, fairly over tenants, then lease what waits; at most `limit`."""
         assert self._wheel is not None
         self._wheel.load(now_ms)
-        entries = self._wheel.draw(now_ms, limit)
-        if not entries:
-            return 0
-        self._targets.begin_step()
-        owners = [owner_of(entry) for entry in entries]
-        self._load(txn, owners)
-        for entry, job_key in zip(entries, owners, strict=True):
-            try:
-                self._decide_due(txn, entry, job_key, now_ms)
-            except Exception as error:
-                raise DueEntryCrashed(entry, repr(error)) from error
-        return len(entries)
+        entries = self._leasing.deferred(now_ms) + self._wheel.draw(now_ms, limit)
+        if entries:
+            self._targets.begin_step()
+            owners = [owner_of(entry) for entry in entries]
+            self._jobs.load(txn, owners)
+            for entry, job_key in zip(entries, owners, strict=True):
+                try:
+                    self._decide_due(txn, entry, job_key, now_ms)
+                except Exception as error:
+                    raise DueEntryCrashed(entry, repr(error)) from error
+        self._running.send_again(txn, now_ms)
+        leased = 0
+        if len(entries) < limit:
+            leased = self._running.lease_waiting(txn, now_ms, limit - len(entries))
+        return len(entries) + leased
 
     def _decide_due(self, txn: Transaction, entry: bytes, job_key: bytes, now_ms: int) -> None:
         """An entry that the state no longer asks for is nobody's: the wheel is only a cache."""
-        job = self._job(txn, job_key)
+        job = self._jobs.get(txn, job_key)
         if job is None:
             return
-        state = job.state
-        if entry[KIND_AT] == Kind.TICK:
+        state, kind = job.state, entry[KIND_AT]
+        if kind == Kind.TICK:
             if not state.due_ms or state.due_ms != due_ms_of(entry):
                 return
             key = job_key.decode()
             decision = decide.decide_tick(key, job, now_ms, txn.seq, self._tz)
-            if decision.missed or job.definition is None:
+            definition = job.definition
+            if decision.missed or definition is None or definition.topic is None:
                 self._write(txn, key, job_key, job, decision, now_ms)
             else:
-                self._write_fire(txn, entry, job_key, job, job.definition, decision, now_ms)
+                self._write_fire(txn, entry, job_key, job, definition, decision, now_ms)
+        elif kind == Kind.LEASE:
+            self._running.lapsed(txn, entry, job_key, job, due_ms_of(entry), now_ms)
         elif state.forget_ms and state.forget_ms == due_ms_of(entry):
-            decision_or_none = decide.forget(job)
-            if decision_or_none is not None:
-                self._forget(txn, job_key, job)
+            self._forget(txn, job_key, job, now_ms)
 
-    def _write_fire(
-        self,
-        txn: Transaction,
-        entry: bytes,
-        job_key: bytes,
-        job: Job,
-        definition: JobDefinition,
-        decision: Decision,
-        now_ms: int,
-    ) -> None:
-        """What `_write` would do for a tick that simply runs, without asking what else there is."""
-        state, step, writes = decision.state, self._step(txn), txn.writes
-        assert state is not None
-        value = JOB_STATE.encode(state)
-        txn.records.append(Produced(self._job_state, txn.partition, job_key, value))
-        writes[STATE + job_key] = value
-        writes[entry] = None
-        for due in due_entries(*split_job_key(job_key), state):
-            writes[due] = b""
-            step.due.append(due)
-        step.jobs[job_key] = Job(state, definition, job.plan)
-        for fire in decision.fires:
-            self._firing.write(txn, job_key, definition, state.life, fire, now_ms)
-            step.fires += 1
-
-    def break_entry(self, txn: Transaction, crash: DueEntryCrashed, now_ms: int) -> None:
+    def break_entry(self, txn: Transaction, crash: DueEntryCrashed, now_ms: int) -> bool:
         """Deciding for this job raised: the job becomes BROKEN, others go on."""
         job_key = owner_of(crash.entry)
-        job = self._job(txn, job_key)
-        if job is None:
-            return
+        job = self._jobs.get(txn, job_key)
+        if job is None or txn.get(crash.entry) is None:
+            return False
         key = job_key.decode()
-        self._write(txn, key, job_key, job,
-                    decide.break_job(key, job, now_ms, txn.seq, crash.reason), now_ms)  # fmt: skip
+        decision = decide.break_job(key, job, now_ms, txn.seq, crash.reason)
+        self._write(txn, key, job_key, job, decision, now_ms)
+        return True
 
     def _settle(
         self, txn: Transaction, key: str, job_key: bytes, job: Job | None, upto_ms: int, now_ms: int
     ) -> Job | None:
         """Decide the job's own ticks up to a command's append time before the command acts."""
         while job is not None and 0 < job.state.due_ms <= upto_ms:
+            entry = index_entries(*split_job_key(job_key), job.state)[0]
             try:
                 decision = decide.decide_tick(key, job, now_ms, txn.seq, self._tz)
                 job = self._write(txn, key, job_key, job, decision, now_ms)
             except Exception as error:
-                raise DueEntryCrashed(self._entry(job_key, job), repr(error)) from error
+                raise DueEntryCrashed(entry, repr(error)) from error
         return job
 
-    @staticmethod
-    def _entry(job_key: bytes, job: Job | None) -> bytes:
-        assert job is not None
-        return due_entries(*split_job_key(job_key), job.state)[0]
-
-    # --- commands --------------------------------------------------------------------------------
+    # --- input records ---------------------------------------------------------------------------
 
     def apply(self, txn: Transaction, record: Record, now_ms: int) -> None:
-        """Decide one command: accept it, refuse it with all its problems, or forward it."""
+        """Decide one input record: a command, a batch of reports, or a grant."""
         if record.value is None:
-            raise PoisonRecord("a command without a value")
+            raise PoisonRecord("a record without a value")
+        if record.topic == self._commands:
+            self._apply_command(txn, record, record.value, now_ms)
+        elif record.topic == self._reports:
+            self._running.reported(txn, record.value, now_ms)
+        else:
+            try:
+                self._leasing.granted(SLOTS_GRANTED.decode(record.value))
+            except Undecodable as error:
+                raise PoisonRecord(str(error)) from error
+
+    def _apply_command(
+        self, txn: Transaction, record: Record, value: bytes, now_ms: int
+    ) -> None:
+        """Accept it, refuse it with all its problems, or send it home."""
         try:
-            command = read_command(record.value)
+            command = read_command(value)
         except Undecodable as error:
             raise PoisonRecord(str(error)) from error
         except BadCommand as bad:
-            self._refuse(txn, bad.reply_to, bad.command_id, bad.tenant, bad.job,
-                         Refusal("invalid", bad.message, bad.problems))  # fmt: skip
+            self._answers.refuse_bad(txn, bad, self._all_problems(bad, record.timestamp_ms))
             return
         key = key_of(command.tenant, command.job)
         home = partition_of(key, self._partitions)
@@ -282,9 +283,17 @@ class Scheduler:
             return
         self._last_append_ms = at_ms = max(record.timestamp_ms, self._last_append_ms)
         job_key = key.encode()
-        job = self._job(txn, job_key)
+        job = self._jobs.get(txn, job_key)
         job = self._settle(txn, key, job_key, job, min(at_ms, now_ms), now_ms)
         self._decide(txn, record, command, key, job_key, job, at_ms, now_ms)
+
+    def _all_problems(self, bad: BadCommand, at_ms: int) -> tuple[Problem, ...]:
+        """Also those that only admission sees: whoever asks wants to hear of all at once."""
+        if bad.spec is None:
+            return bad.problems
+        admitted = admit(bad.tenant, bad.job, bad.spec, accepted_ms=at_ms,
+                         namespace=self._namespace)  # fmt: skip
+        return further(bad.problems, admitted) if isinstance(admitted, tuple) else bad.problems
 
     def _decide(
         self,
@@ -302,9 +311,9 @@ class Scheduler:
             wanted, body = command_ids.id_hash(command.command_id), command_ids.body_hash(command)
             if job is not None and self._repeated(txn, command, job_key, job, wanted, body, at_ms):
                 return
-        else:
-            place = f"{COMMANDS_TOPIC}-{record.partition}-{record.offset}"
-            wanted = command_ids.id_hash(place)
+        if isinstance(command, CancelExecution):
+            self._cancel(txn, command, key, job_key, job, wanted, body, at_ms, now_ms)
+            return
         asked = Asked(
             at_ms=at_ms, now_ms=now_ms, txn=txn.seq, tz=self._tz, by=command.by,
             note=command.note, command_id=command.command_id,
@@ -322,32 +331,61 @@ class Scheduler:
             case DeleteJob():
                 decision = decide.delete(key, job, asked)
             case TriggerJob():
-                decision = self._trigger(command, key, job, asked, wanted)
+                place = f"{topics.COMMANDS}-{record.partition}-{record.offset}"
+                run = wanted or command_ids.id_hash(place)
+                decision = self._trigger(command, key, job, asked, run)
         if isinstance(decision, Refusal):
-            self._refuse(txn, command.reply_to, command.command_id, command.tenant, command.job,
-                         decision)  # fmt: skip
+            self._answers.refuse(txn, command, decision)
             return
         assert decision.state is not None
         execution_id = decision.fires[0].execution_id if decision.fires else ""
         if command.command_id:
-            seen = CommandId(
-                id=wanted, body=body, at_ms=at_ms, version=decision.state.version,
-                sequence=decision.state.sequence, execution_id=execution_id,
-            )  # fmt: skip
-            topic = self._topics[JOB_STATE_TOPIC]
-            state = command_ids.remember(txn, topic, job_key, decision.state, seen)
+            state = self._remember(txn, job_key, decision.state, wanted, body, at_ms, execution_id)
             if state is None:
-                most = limits.COMMAND_IDS_MAX
-                many = Refusal("too_many_commands", f"{most} commands with ids within an hour")
-                self._refuse(txn, command.reply_to, command.command_id, command.tenant,
-                             command.job, many)  # fmt: skip
+                self._answers.refuse(txn, command, TOO_MANY)
                 return
             decision = msgspec.structs.replace(decision, state=state)
-        assert decision.state is not None
-        if decision.state is not (job.state if job is not None else None):
-            self._write(txn, key, job_key, job, decision, now_ms)
-        self._accept(txn, command, decision.state.life, decision.state.version,
-                     decision.state.sequence, execution_id, warnings=warnings)  # fmt: skip
+        state = decision.state
+        assert state is not None
+        if state is not (job.state if job is not None else None):
+            job = self._write(txn, key, job_key, job, decision, now_ms)
+            if job.state.open:
+                job = self._tell_workers(txn, command, job_key, job, now_ms)
+            state = job.state
+        self._answers.accept(
+            txn, command, life=state.life, version=state.version, sequence=state.sequence,
+            execution_id=execution_id, warnings=warnings,
+        )  # fmt: skip
+
+    def _remember(
+        self,
+        txn: Transaction,
+        job_key: bytes,
+        state: JobState,
+        wanted: bytes,
+        body: bytes,
+        at_ms: int,
+        execution_id: str,
+    ) -> JobState | None:
+        seen = CommandId(
+            id=wanted, body=body, at_ms=at_ms, version=state.version, sequence=state.sequence,
+            execution_id=execution_id,
+        )  # fmt: skip
+        return command_ids.remember(txn, self._job_state, job_key, state, seen)
+
+    def _tell_workers(
+        self, txn: Transaction, command: AnyCommand, job_key: bytes, job: Job, now_ms: int
+    ) -> Job:
+        """What a pause, resume or delete means for executions that are open."""
+        match command:
+            case PauseJob():
+                return self._running.paused(txn, job_key, job, now_ms)
+            case ResumeJob():
+                return self._running.resumed(txn, job_key, job, now_ms)
+            case DeleteJob():
+                return self._running.deleted(txn, job_key, job, now_ms)
+            case _:
+                return job
 
     def _repeated(
         self,
@@ -364,29 +402,36 @@ class Scheduler:
         if seen is None:
             return False
         if seen.body == body:
-            self._accept(txn, command, job.state.life, seen.version, seen.sequence,
-                         seen.execution_id, repeated=True)  # fmt: skip
+            self._answers.accept(
+                txn, command, life=job.state.life, version=seen.version, sequence=seen.sequence,
+                execution_id=seen.execution_id, repeated=True,
+            )  # fmt: skip
             return True
         problem = Problem("command_id", f"{command.command_id!r} was another command's id",
                           "a new id for a new command")  # fmt: skip
-        self._refuse(txn, command.reply_to, command.command_id, command.tenant, command.job,
-                     Refusal("id_reused", "the command id was used with another body",
-                             (problem,)))  # fmt: skip
+        reused = Refusal("id_reused", "the command id was used with another body", (problem,))
+        self._answers.refuse(txn, command, reused)
         return True
 
     def _put(
         self, command: PutJob, key: str, job: Job | None, asked: Asked
     ) -> tuple[Decision | Refusal, tuple[str, ...]]:
+        definition = job.definition if job is not None and job.state.status != "BROKEN" else None
+        if definition is not None and definition.digest == digest(command.spec):
+            assert job is not None
+            # What was accepted once stays so, also when a time that it names has passed.
+            same = decide.put(key, job, definition, job.plan, asked)
+            return same, schedule_warnings(job.plan)
         admitted = admit(command.tenant, command.job, command.spec, accepted_ms=asked.at_ms,
-                         namespace=self._namespace)  # fmt: skip
+                         namespace=self._namespace,
+                         decided_ms=job.state.cursor_ms if job is not None else 0)  # fmt: skip
         if isinstance(admitted, tuple):
-            refusal = Refusal("invalid", "the definition is not valid", admitted)
-            return refusal, ()
+            return Refusal("invalid", "the definition is not valid", admitted), ()
         decision = decide.put(key, job, admitted.definition, admitted.plan, asked)
         return decision, admitted.warnings
 
     def _trigger(
-        self, command: TriggerJob, key: str, job: Job | None, asked: Asked, wanted: bytes
+        self, command: TriggerJob, key: str, job: Job | None, asked: Asked, run: bytes
     ) -> Decision | Refusal:
         scheduled_at_ms: int | None = None
         if command.scheduled_at is not None:
@@ -395,7 +440,37 @@ class Scheduler:
             except Unreadable as error:
                 problem = Problem("scheduled_at", f"{error.value!r} {error.message}", error.hint)
                 return Refusal("invalid", "the command is not valid", (problem,))
-        return decide.trigger(key, job, asked, wanted, scheduled_at_ms, command.payload)
+        return decide.trigger(key, job, asked, run, scheduled_at_ms, command.payload)
+
+    def _cancel(
+        self,
+        txn: Transaction,
+        command: CancelExecution,
+        key: str,
+        job_key: bytes,
+        job: Job | None,
+        wanted: bytes,
+        body: bytes,
+        at_ms: int,
+        now_ms: int,
+    ) -> None:
+        execution = (
+            executions.find(job.state, command.execution_id) if job is not None else None
+        )
+        if job is None or execution is None:
+            absent = f"job {key} has no open execution {command.execution_id}"
+            self._answers.refuse(txn, command, Refusal("not_found", absent))
+            return
+        execution_id = execution.execution_id
+        job = self._running.cancel(txn, job_key, job, execution, now_ms, command.note)
+        if command.command_id:
+            state = self._remember(txn, job_key, job.state, wanted, body, at_ms, execution_id)
+            if state is not None:
+                job = self._write_state(txn, job_key, job, state)
+        self._answers.accept(
+            txn, command, life=job.state.life, version=job.state.version,
+            sequence=job.state.sequence, execution_id=execution_id,
+        )  # fmt: skip
 
     def _forward(
         self, txn: Transaction, record: Record, command: AnyCommand, key: str, home: int
@@ -406,12 +481,10 @@ class Scheduler:
                 f"{key} belongs to partition {home} of {self._partitions}, and the command was "
                 f"forwarded here: is there another partition count about?"
             )
-        place = f"{COMMANDS_TOPIC}-{record.partition}-{record.offset}"
-        moved = msgspec.structs.replace(
-            command, hops=1, command_id=command.command_id or place
-        )
+        place = f"{topics.COMMANDS}-{record.partition}-{record.offset}"
+        moved = msgspec.structs.replace(command, hops=1, command_id=command.command_id or place)
         value = COMMANDS[type(command).__name__].encode(moved)
-        txn.forward(Produced(self._topics[COMMANDS_TOPIC], home, key.encode(), value))
+        txn.forward(Produced(self._commands, home, key.encode(), value))
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -427,21 +500,17 @@ class Scheduler:
         """Turn a decision into records, store writes and memory; the job as it is then."""
         state, definition = decision.state, decision.definition
         assert state is not None
-        topics, step = self._topics, self._step(txn)
         if definition is not None:
             encoded = JOB_DEFINITION.encode(definition)
-            txn.put_state(topics[SCHEDULES], job_key, DEFINITION + job_key, encoded)
+            txn.put_state(self._schedules, job_key, DEFINITION + job_key, encoded)
             after = Job(state, definition, plan_of(definition))
         elif decision.undefined:
             if job is not None and job.definition is not None:
-                txn.put_state(topics[SCHEDULES], job_key, DEFINITION + job_key, None)
+                txn.put_state(self._schedules, job_key, DEFINITION + job_key, None)
             after = Job(state, None, ())
         else:
             assert job is not None
             after = Job(state, job.definition, job.plan)
-        txn.put_state(topics[JOB_STATE_TOPIC], job_key, STATE + job_key, JOB_STATE.encode(state))
-        self._index(txn, step, job_key, job.state if job is not None else None, state)
-        step.jobs[job_key] = after
         if decision.changed is not None:
             changed = decision.changed
             if definition is not None:  # the same bytes again, not encoded twice
@@ -449,147 +518,103 @@ class Scheduler:
             suffix = f"@{changed.life}.{changed.version}"
             if changed.change != "put":
                 suffix += f"#{changed.sequence}"
-            txn.append(topics[SCHEDULE_CHANGES], job_key + suffix.encode(),
-                       JOB_CHANGED.encode(changed))  # fmt: skip
+            txn.append(self._changes, job_key + suffix.encode(), JOB_CHANGED.encode(changed))
         for missed in decision.missed:
             span = f"{key}:{format_instant(missed.first)}#{missed.sequence}"
-            txn.append(topics[EXECUTIONS], span.encode(), TICKS_MISSED.encode(missed))
+            txn.append(self._executions, span.encode(), TICKS_MISSED.encode(missed))
         for fire in decision.fires:
-            assert after.definition is not None
-            self._firing.write(txn, job_key, after.definition, state.life, fire, now_ms)
+            runs = after.definition
+            assert runs is not None
+            if runs.topic is not None:
+                self._firing.write(txn, job_key, runs, state.life, fire, now_ms)
+                Step.of(txn).fires += 1
+            else:
+                state = self._running.claim(txn, job_key, runs, state, fire, now_ms)
+        return self._write_state(txn, job_key, job, state, after)
+
+    def _write_state(
+        self,
+        txn: Transaction,
+        job_key: bytes,
+        job: Job | None,
+        state: JobState,
+        after: Job | None = None,
+    ) -> Job:
+        """The next state of a job with the index entries that follow from it. `after` has the
+        definition, where it is not the same as before."""
+        step = Step.of(txn)
+        txn.put_state(self._job_state, job_key, STATE + job_key, JOB_STATE.encode(state))
+        self._index(txn, step, job_key, job.state if job is not None else None, state)
+        basis = after if after is not None else job
+        assert basis is not None
+        written = step.jobs[job_key] = Job(state, basis.definition, basis.plan)
+        return written
+
+    def _write_fire(
+        self,
+        txn: Transaction,
+        entry: bytes,
+        job_key: bytes,
+        job: Job,
+        definition: JobDefinition,
+        decision: Decision,
+        now_ms: int,
+    ) -> None:
+        """What `_write` would do for a tick that simply runs, without asking what else there is."""
+        state, step, writes = decision.state, Step.of(txn), txn.writes
+        assert state is not None
+        value = JOB_STATE.encode(state)
+        txn.records.append(Produced(self._job_state, txn.partition, job_key, value))
+        writes[STATE + job_key] = value
+        writes[entry] = None
+        for due in index_entries(*split_job_key(job_key), state):
+            writes[due] = b""
+            step.index.append(due)
+        step.jobs[job_key] = Job(state, definition, job.plan)
+        for fire in decision.fires:
+            self._firing.write(txn, job_key, definition, state.life, fire, now_ms)
             step.fires += 1
-        return after
 
     def _index(
         self,
         txn: Transaction,
-        step: _Step,
+        step: Step,
         job_key: bytes,
         before: JobState | None,
         after: JobState | None,
     ) -> None:
         """Replace the index entries that followed from one state by those of the next."""
         tenant, job = split_job_key(job_key)
-        old = due_entries(tenant, job, before) if before is not None else []
-        new = due_entries(tenant, job, after) if after is not None else []
+        old = index_entries(tenant, job, before) if before is not None else []
+        new = index_entries(tenant, job, after) if after is not None else []
         if old == new:
             return
         for entry in old:
             txn.put_index(entry, None)
         for entry in new:
             txn.put_index(entry, b"")
-            step.due.append(entry)
+            step.index.append(entry)
 
-    def _forget(self, txn: Transaction, job_key: bytes, job: Job) -> None:
-        """The job is no longer remembered. Its changes stay in the log until they are collected."""
-        topics, step = self._topics, self._step(txn)
+    def _forget(self, txn: Transaction, job_key: bytes, job: Job, now_ms: int) -> None:
+        """The job is no longer remembered, unless something of it is still open: then later."""
+        if job.state.open:
+            after = msgspec.structs.replace(
+                job.state, txn=txn.seq, forget_ms=now_ms + limits.KEEP_FINISHED_ONE_OFF_MS
+            )
+            self._write_state(txn, job_key, job, after)
+            return
+        if decide.forget(job) is None:
+            return
         if job.definition is not None:
-            txn.put_state(topics[SCHEDULES], job_key, DEFINITION + job_key, None)
-        txn.put_state(topics[JOB_STATE_TOPIC], job_key, STATE + job_key, None)
+            txn.put_state(self._schedules, job_key, DEFINITION + job_key, None)
+        txn.put_state(self._job_state, job_key, STATE + job_key, None)
         if txn.get(IDS + job_key) is not None:
-            txn.put_state(topics[JOB_STATE_TOPIC], job_key + IDS_SUFFIX, IDS + job_key, None)
+            txn.put_state(self._job_state, job_key + IDS_SUFFIX, IDS + job_key, None)
+        step = Step.of(txn)
         self._index(txn, step, job_key, job.state, None)
         step.jobs[job_key] = None
 
-    # --- answering -------------------------------------------------------------------------------
 
-    def _accept(
-        self,
-        txn: Transaction,
-        command: AnyCommand,
-        life: int,
-        version: int,
-        sequence: int,
-        execution_id: str,
-        *,
-        repeated: bool = False,
-        warnings: tuple[str, ...] = (),
-    ) -> None:
-        if not command.reply_to:
-            return
-        accepted = Accepted(
-            command_id=command.command_id, tenant=command.tenant, job=command.job, life=life,
-            version=version, sequence=sequence, execution_id=execution_id, repeated=repeated,
-            warnings=warnings,
-        )  # fmt: skip
-        self._reply(txn, command.reply_to, ACCEPTED.encode(accepted))
-
-    def _refuse(
-        self,
-        txn: Transaction,
-        reply_to: str,
-        command_id: str,
-        tenant: str,
-        job: str,
-        refusal: Refusal,
-    ) -> None:
-        if not reply_to:
-            return
-        refused = Refused(
-            command_id=command_id, tenant=tenant, job=job, kind=refusal.kind,
-            message=refusal.message, problems=refusal.problems,
-        )  # fmt: skip
-        self._reply(txn, reply_to, REFUSED.encode(refused))
-
-    def _reply(self, txn: Transaction, reply_to: str, value: bytes) -> None:
-        partition = partition_of(reply_to, REPLY_PARTITIONS)
-        txn.send(Produced(self._topics[REPLIES], partition, reply_to.encode(), value))
-
-    # --- memory ----------------------------------------------------------------------------------
-
-    @staticmethod
-    def _step(txn: Transaction) -> _Step:
-        step = txn.memory
-        if step is None:
-            step = txn.memory = _Step()
-        return step  # type: ignore[no-any-return]
-
-    def _job(self, txn: Transaction, job_key: bytes) -> Job | None:
-        """The job as this step left it, or as it is stored."""
-        step = self._step(txn)
-        if job_key in step.jobs:
-            return step.jobs[job_key]
-        found = self._jobs.get(job_key)
-        if found is None:
-            state = txn.get(STATE + job_key)
-            if state is None:
-                return None
-            found = self._decode(state, txn.get(DEFINITION + job_key))
-            if found is not None:
-                self._hold(job_key, found)
-        return found
-
-    def _load(self, txn: Transaction, job_keys: Iterable[bytes]) -> None:
-        """Read the jobs that are not in memory, all at once."""
-        step, jobs = self._step(txn), self._jobs
-        absent = [key for key in job_keys if key not in jobs and key not in step.jobs]
-        if not absent:
-            return
-        wanted = [STATE + key for key in absent] + [DEFINITION + key for key in absent]
-        values = txn.store.get_many(wanted)
-        count = len(absent)
-        for n, key in enumerate(absent):
-            job = self._decode(values[n], values[count + n])
-            if job is not None:
-                self._hold(key, job)
-
-    @staticmethod
-    def _decode(state: bytes | None, definition: bytes | None) -> Job | None:
-        if state is None:
-            return None
-        found = JOB_DEFINITION.decode(definition) if definition is not None else None
-        return Job(JOB_STATE.decode(state), found, plan_of(found) if found is not None else ())
-
-    def _hold(self, job_key: bytes, job: Job) -> None:
-        jobs, budget = self._jobs, self._budget
-        if job_key not in jobs:
-            if budget.held >= budget.most and jobs:
-                del jobs[next(iter(jobs))]
-            else:
-                budget.held += 1
-        jobs[job_key] = job
-
-    def _forget_jobs(self) -> None:
-        self._budget.held -= len(self._jobs)
-        self._jobs.clear()
-
+TOO_MANY = Refusal(
+    "too_many_commands", f"{limits.COMMAND_IDS_MAX} commands with ids within an hour"
+)

@@ -5,6 +5,7 @@ from typing import Final
 
 from schemas.bindings import (
     EXECUTION_FIRED,
+    EXECUTION_MOVED,
     INPUT_LOST,
     JOB_CHANGED,
     JOB_DEFINITION,
@@ -18,13 +19,13 @@ from schemas.codec import Undecodable
 from streams.binding import Changelog, Topology
 
 from . import topology as topics
-from .core.job import due_entries
-from .core.keys import DEFINITION, DUE, IDS, IDS_SUFFIX, STATE, split_job_key
+from .core.job import index_entries
+from .core.keys import DEFINITION, DUE, IDS, IDS_SUFFIX, QUEUE, STATE, split_job_key
 
 _WITH_TXN: Final = {
     codec.prefix: codec
     for codec in (JOB_DEFINITION, JOB_STATE, JOB_IDS, MARK, JOB_CHANGED, EXECUTION_FIRED,
-                  TICKS_MISSED, INPUT_LOST, QUARANTINED)
+                  EXECUTION_MOVED, TICKS_MISSED, INPUT_LOST, QUARANTINED)
 }  # fmt: skip
 
 
@@ -43,7 +44,7 @@ def state_key(key: bytes) -> bytes:
 def index(store_key: bytes, value: bytes) -> Iterable[tuple[bytes, bytes]]:
     """Due entries that follow from one state record."""
     tenant, job = split_job_key(store_key[len(STATE) :])
-    return [(entry, b"") for entry in due_entries(tenant, job, JOB_STATE.decode(value))]
+    return [(entry, b"") for entry in index_entries(tenant, job, JOB_STATE.decode(value))]
 
 
 def transaction_of(value: bytes) -> int:
@@ -68,7 +69,9 @@ def targets_of(value: bytes) -> Iterable[tuple[str, int]]:
 
 SCHEDULER: Final = Topology(
     name="scheduler",
-    inputs=(topics.COMMANDS,),
+    inputs=(topics.REPORTS, topics.SLOT_GRANTS, topics.COMMANDS),
+    urgent=frozenset({topics.REPORTS, topics.SLOT_GRANTS}),
+    from_end=frozenset({topics.SLOT_GRANTS}),
     changelogs=(
         Changelog(topics.JOB_STATE, state_key),
         Changelog(topics.SCHEDULES, definition_key),
@@ -76,7 +79,7 @@ SCHEDULER: Final = Topology(
     events=(topics.SCHEDULE_CHANGES, topics.EXECUTIONS, topics.DEAD_LETTERS),
     events_topic=topics.EXECUTIONS,
     quarantine=topics.QUARANTINE,
-    index_prefix=DUE,
+    index_prefixes=(DUE, QUEUE),
     indexed_prefix=STATE,
     index=index,
     transaction_of=transaction_of,

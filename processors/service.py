@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable
+from hashlib import blake2b
 from pathlib import Path
 
 import msgspec
@@ -17,7 +18,8 @@ from streams.takeover import TakeOver
 from streams.task import Parts
 
 from .core.zones import PINNED
-from .scheduler import Budget, Scheduler
+from .jobs import Budget
+from .scheduler import Scheduler
 from .scheduler_topology import SCHEDULER
 from .targets import TopicTargets
 
@@ -34,6 +36,9 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int
     member: str
     state_dir: Path
+    cluster_key: bytes = b""
+    """Proves that reports are about leases we gave; empty: derived from cluster and namespace,
+    which only guards against mistakes."""
 
 
 def build(
@@ -43,6 +48,8 @@ def build(
     stores = RocksStores(service.state_dir)
     budget, probe = Budget(), log.topics()
     logics: dict[int, Scheduler] = {}
+    about = f"{service.cluster}/{service.namespace}".encode()
+    key = service.cluster_key or blake2b(about, digest_size=32).digest()
     take_over = TakeOver(
         SCHEDULER, namespace=service.namespace, cluster=service.cluster,
         partitions=service.partitions, log=log, stores=stores, clock=clock, alarm=alarm,
@@ -53,8 +60,9 @@ def build(
         partition: int, thread: TaskThread, inputs: InputThread, outbox: Outbox
     ) -> Parts:
         logics[partition] = logic = Scheduler(
-            namespace=service.namespace, partitions=service.partitions, cluster=service.cluster,
-            tz=PINNED.version, targets=TopicTargets(probe, alarm), budget=budget, alarm=alarm,
+            namespace=service.namespace, partition=partition, partitions=service.partitions,
+            cluster=service.cluster, cluster_key=key, tz=PINNED.version,
+            targets=TopicTargets(probe, alarm), budget=budget, alarm=alarm,
         )  # fmt: skip
         return Parts(
             topology=SCHEDULER, namespace=service.namespace, owner=service.member, logic=logic,
@@ -64,8 +72,8 @@ def build(
 
     runner = Runner(
         group=SCHEDULER.name, member=service.member, namespace=service.namespace,
-        inputs=SCHEDULER.inputs, log=log, clock=clock, make_parts=make_parts, alarm=alarm,
-        crash=crash,
+        inputs=SCHEDULER.inputs, urgent=SCHEDULER.urgent, log=log, clock=clock,
+        make_parts=make_parts, alarm=alarm, crash=crash,
     )  # fmt: skip
     return runner, logics
 

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from schemas.limits import POOLS_BUILT
 from streams.topics import DAY_MS, PER_TASK, TopicSet, TopicSpec
 
 COMMANDS: Final = "commands"
@@ -13,7 +14,20 @@ DEAD_LETTERS: Final = "dead-letters"
 REPLIES: Final = "replies"
 QUARANTINE: Final = "quarantine"
 
+REPORTS: Final = "reports"
+INBOX: Final = "inbox"
+SLOT_REQUESTS: Final = "slot-requests"
+SLOT_GRANTS: Final = "slot-grants"
+SLOT_STATE: Final = "slot-state"
+
 REPLY_PARTITIONS: Final = 16
+INBOX_PARTITIONS: Final = 16
+
+
+def inbox_of(pool: str) -> str:
+    """The topic, without the namespace, on which a pool's workers are told what to do."""
+    return f"{INBOX}.{pool}"
+
 
 _EXECUTIONS_MS = 30 * DAY_MS
 
@@ -81,6 +95,29 @@ TOPICS: Final = (
     # Answers to commands; a reader has one partition.
     TopicSpec(suffix=REPLIES, partitions=REPLY_PARTITIONS, cleanup="delete", settings=_kept_for(7)),
     # Records that cannot be decoded, with where they came from.
+    # What workers say about their leases. Its append time is the broker's clock for workers.
+    TopicSpec(
+        suffix=REPORTS, partitions=PER_TASK, cleanup="delete", append_time=True,
+        settings=_kept_for(7),
+    ),
+    # What workers are told. Read from the end, so it need not be kept.
+    *(
+        TopicSpec(
+            suffix=inbox_of(pool), partitions=INBOX_PARTITIONS, cleanup="delete",
+            settings=_kept_for(1),
+        )
+        for pool in POOLS_BUILT
+    ),
+    # Who may run how much: offers and wants, grants, and what the slots processor knows.
+    TopicSpec(
+        suffix=SLOT_REQUESTS, partitions=PER_TASK, cleanup="delete", append_time=True,
+        settings=_kept_for(1),
+    ),
+    TopicSpec(suffix=SLOT_GRANTS, partitions=PER_TASK, cleanup="delete", settings=_kept_for(1)),
+    TopicSpec(
+        suffix=SLOT_STATE, partitions=PER_TASK, cleanup="compact", append_time=True,
+        settings=_TOMBSTONES | {"segment.bytes": str(64 * 1024 * 1024), "segment.ms": "3600000"},
+    ),
     TopicSpec(suffix=QUARANTINE, partitions=PER_TASK, cleanup="delete", settings=_kept_for(30)),
 )
 

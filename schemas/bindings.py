@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from .codec import Codec
-from .commands import DeleteJob, PauseJob, PutJob, ResumeJob, TriggerJob
-from .events import ExecutionFired, InputLost, JobChanged, Quarantined, TicksMissed
+from .commands import CancelExecution, DeleteJob, PauseJob, PutJob, ResumeJob, TriggerJob
+from .events import ExecutionFired, ExecutionMoved, InputLost, JobChanged, Quarantined, TicksMissed
 from .leases import ReportBatch, WorkBatch
 from .replies import Accepted, Refused
 from .slots import SlotsGranted, SlotState, SlotsWanted, WorkerOffer
@@ -16,6 +16,7 @@ PAUSE_JOB: Final = Codec(PauseJob)
 RESUME_JOB: Final = Codec(ResumeJob)
 DELETE_JOB: Final = Codec(DeleteJob)
 TRIGGER_JOB: Final = Codec(TriggerJob)
+CANCEL_EXECUTION: Final = Codec(CancelExecution)
 ACCEPTED: Final = Codec(Accepted)
 REFUSED: Final = Codec(Refused)
 JOB_DEFINITION: Final = Codec(JobDefinition)
@@ -23,6 +24,7 @@ JOB_STATE: Final = Codec(JobState)
 JOB_IDS: Final = Codec(JobIds)
 MARK: Final = Codec(Mark)
 EXECUTION_FIRED: Final = Codec(ExecutionFired)
+EXECUTION_MOVED: Final = Codec(ExecutionMoved)
 TICKS_MISSED: Final = Codec(TicksMissed)
 INPUT_LOST: Final = Codec(InputLost)
 JOB_CHANGED: Final = Codec(JobChanged)
@@ -40,10 +42,12 @@ COMMANDS: Final[Mapping[str, Codec[Any]]] = {
     "ResumeJob": RESUME_JOB,
     "DeleteJob": DELETE_JOB,
     "TriggerJob": TRIGGER_JOB,
+    "CancelExecution": CANCEL_EXECUTION,
 }
 """Schema name → codec, for the topic `commands`."""
 EVENTS: Final[Mapping[str, Codec[Any]]] = {
     "ExecutionFired": EXECUTION_FIRED,
+    "ExecutionMoved": EXECUTION_MOVED,
     "TicksMissed": TICKS_MISSED,
     "InputLost": INPUT_LOST,
 }

@@ -25,7 +25,7 @@ class Undecodable(ValueError):
 
 class Codec(Generic[T]):
     """Encodes and decodes one record type. `encode` never fails for a well-typed value;
-    `decode` raises `Undecodable` for anything that `encode` could not have written."""
+    `decode` raises `Undecodable` for anything that does not follow the schema."""
 
     def __init__(self, kind: type[T]) -> None:
         self.kind = kind

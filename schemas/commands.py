@@ -31,12 +31,32 @@ class TopicTargetSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_
     outcome: str = "none"
 
 
+class HttpTargetSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """Call an HTTP endpoint; at least once."""
+
+    url: str
+    method: str = "POST"
+    headers: dict[str, str] = {}
+    timeout: str = "30s"
+    completion: str = "response"
+    pool: str = "http"
+
+
+class WorkerTargetSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """Run a handler of user code; at least once."""
+
+    handler: str
+    pool: str = "default"
+
+
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is to run and when."""
 
     name: str = ""
     schedules: tuple[ScheduleSpec, ...]
     topic: TopicTargetSpec | None = None
+    http: HttpTargetSpec | None = None
+    worker: WorkerTargetSpec | None = None
     payload: bytes = b""
     content_type: str = "application/json"
     concurrency: str = "forbid"
@@ -89,7 +109,13 @@ class TriggerJob(Command, frozen=True, kw_only=True, gc=False):
     scheduled_at: str | None = None
 
 
-AnyCommand = PutJob | PauseJob | ResumeJob | DeleteJob | TriggerJob
+class CancelExecution(Command, frozen=True, kw_only=True, gc=False):
+    """End an execution: at once while it waits, else as soon as its worker has stopped it."""
+
+    execution_id: str
+
+
+AnyCommand = PutJob | PauseJob | ResumeJob | DeleteJob | TriggerJob | CancelExecution
 
 COMMAND_TYPES: dict[str, type[AnyCommand]] = {
     "put": PutJob,
@@ -97,5 +123,6 @@ COMMAND_TYPES: dict[str, type[AnyCommand]] = {
     "resume": ResumeJob,
     "delete": DeleteJob,
     "trigger": TriggerJob,
+    "cancel": CancelExecution,
 }
 """`type` of a JSON command → its class."""

@@ -29,7 +29,9 @@ def long_rest(data: bytes, at: int, first: int) -> tuple[int, int]:
             break
         shift += 7
         if shift > 63:
-            raise Malformed("a number of more than 64 bits")
+            raise Malformed("a number of more than ten bytes")
+    if value >> 64:
+        raise Malformed("a number of more than 64 bits")
     return value, at
 
 
@@ -89,7 +91,9 @@ class _Writer:
                 text = ".decode()" if kind == "string" else ""
                 return [*_length(), f"    {var} = data[i:j]{text}; i = j"]
             case "boolean":
-                return [f"    {var} = data[i] == 1; i += 1"]
+                return ["    u = data[i]; i += 1",
+                        "    if u > 1: raise Malformed('neither true nor false')",
+                        f"    {var} = u == 1"]  # fmt: skip
             case "enum":
                 symbols = f"symbols_{schema['name']}"
                 self.scope[symbols] = tuple(schema["symbols"])

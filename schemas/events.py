@@ -26,6 +26,40 @@ class ExecutionFired(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     partition: int = -1
     tz: str = ""
     previous_outcome: str = ""
+    pool: str = ""
+    handler: str = ""
+    delivery: int = 0
+    worker: str = ""
+    lease_until: int = 0
+
+
+class ExecutionMoved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An execution that was claimed went on: leased, renewed, waiting again, or at its end."""
+
+    tenant: str
+    job: str
+    life: int
+    sequence: int
+    execution_id: str
+    scheduled_at: int
+    due_at: int
+    claimed_at: int
+    version: int
+    attempt: int
+    delivery: int
+    lost: int
+    started_at: int = 0
+    finished_at: int = 0
+    result: bytes = b""
+    detail: str = ""
+    txn: int
+    at: int
+    state: str
+    reason: str = ""
+    pool: str
+    handler: str
+    worker: str = ""
+    lease_until: int = 0
 
 
 class TicksMissed(msgspec.Struct, frozen=True, kw_only=True, gc=False):

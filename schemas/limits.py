@@ -20,6 +20,19 @@ EVERY_MS_MIN: Final = 1_000
 LATE_TOLERANCE_MS_DEFAULT: Final = 60_000
 LATE_TOLERANCE_MS_MAX: Final = 86_400_000
 
+HANDLER_CHARS_MAX: Final = 128
+POOLS_BUILT: Final = ("default", "http")
+"""Pools there are, until pools can be made."""
+URL_CHARS_MAX: Final = 2_048
+HTTP_TIMEOUT_MS_DEFAULT: Final = 30_000
+HTTP_TIMEOUT_MS_MAX: Final = 15 * 60_000
+MAX_DURATION_MS: Final = 6 * 3_600_000
+"""Default and most of `max_duration`."""
+MAX_DELIVERIES: Final = 3
+"""Leases of one attempt that may be lost; then it is dead."""
+OPEN_EXECUTIONS_MAX: Final = 8
+"""Open executions in a job's own record."""
+
 # --- what is remembered -----------------------------------------------------------------------
 COMMAND_ID_MS: Final = 3_600_000
 """A command id takes effect once within this time of its first appearance."""
@@ -49,6 +62,14 @@ WHEEL_KEYS_MAX: Final = 131_072
 JOB_CACHE_MAX: Final = 262_144
 """Decoded jobs a process holds; about 1 KB each."""
 OUTBOX_FLUSH_S: Final = 5.0
+
+# --- leases -----------------------------------------------------------------------------------
+LEASE_MS: Final = 60_000
+RESEND_MS: Final = 5_000
+"""A lease that no report has named is sent again after this time."""
+QUEUE_KEYS_MAX: Final = 100_000
+DRAINED_EVERY_MS: Final = 100
+WORK_BATCH_ITEMS_MAX: Final = 500
 
 # --- time -------------------------------------------------------------------------------------
 PACE_MS: Final = 4
@@ -80,3 +101,53 @@ assert IDLE_MARK_MS * 3 <= UNOWNED_AFTER_MS
 assert TOPIC_ACK_MS < TRANSACTION_MS_MAX
 assert PAYLOAD_BYTES_MAX < COMMAND_BYTES_MAX
 assert COMMANDS_PER_STEP_MAX * 8 <= TRANSACTION_RECORDS_MAX
+
+# --- workers ----------------------------------------------------------------------------------
+LEASE_MS_MIN: Final = 1_000
+RENEWALS_PER_LEASE: Final = 3
+LEASE_MARGIN_MS_MAX: Final = 5_000
+LEASE_MARGIN_SHARE: Final = 6
+"""A worker gives a lease up this share of its length before its end, but at most the above."""
+LEASE_TO_START_SHARE: Final = 6
+"""Nothing is started on a lease of which less than this share is left."""
+SWEEPS_PER_LEASE: Final = 60
+SWEEP_MS_MAX: Final = 250
+HOLD_MS_MAX: Final = 2_000
+"""An item that comes further ahead of its time is returned: one of the two clocks is wrong."""
+STARTED_MS: Final = 1_000
+"""A run that takes longer is reported as started."""
+CANCEL_GRACE_MS: Final = 10_000
+WORKER_DRAIN_MS: Final = 30_000
+WORKER_DRAIN_MS_MAX: Final = 6 * 3_600_000
+WORKER_FLUSH_MS: Final = 5_000
+OFFER_EVERY_MS: Final = 5_000
+OFFER_CHANGED_MS_MIN: Final = 100
+LOG_SILENT_MS: Final = 5_000
+"""When the log has left something unanswered for so long, a worker starts nothing new."""
+AHEAD_MS: Final = 20
+AHEAD_MAX: Final = 1_000
+PLACES_DEFAULT: Final = 20
+PLACES_HTTP_DEFAULT: Final = 200
+PLACES_MAX: Final = 10_000
+REPORT_EVERY_MS: Final = 5
+REPORTS_PER_BATCH_MAX: Final = 1_000
+REPORT_BATCH_BYTES_MAX: Final = 524_288
+REMEMBERED_MAX: Final = 200_000
+"""Closed leases a worker remembers, for at most twice the length of a lease."""
+RESULT_BYTES_MAX: Final = 4_096
+DETAIL_BYTES_MAX: Final = 4_096
+PROGRESS_BYTES_MAX: Final = 1_024
+PROGRESS_MS_MIN: Final = 1_000
+"""Progress of one run is told to the log at most this often."""
+RESPONSE_READ_BYTES_MAX: Final = 65_536
+RETIRED_PROCESSES_MAX: Final = 4
+"""Processes kept for their other runs after one of their handlers would not stop."""
+
+# The worker's view of a lease ends before the scheduler's, whose clock runs until its end.
+assert SWEEPS_PER_LEASE > 2 * LEASE_MARGIN_SHARE
+assert SWEEP_MS_MAX < LEASE_MARGIN_MS_MAX
+# What is started has longer than the margin to be renewed.
+assert LEASE_TO_START_SHARE <= LEASE_MARGIN_SHARE
+assert RENEWALS_PER_LEASE < LEASE_MARGIN_SHARE
+assert LEASE_MS_MIN <= LEASE_MS
+assert RESULT_BYTES_MAX + DETAIL_BYTES_MAX + PROGRESS_BYTES_MAX < REPORT_BATCH_BYTES_MAX

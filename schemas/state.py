@@ -30,6 +30,24 @@ class TopicTarget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     outcome: Literal["none"] = "none"
 
 
+class HttpTarget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An HTTP endpoint; `timeout_ms` bounds the whole call."""
+
+    url: str
+    method: str = "POST"
+    headers: dict[str, str] = {}
+    timeout_ms: int = 30_000
+    completion: str = "response"
+    pool: str = "http"
+
+
+class WorkerTarget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A handler of user code, by name, and the pool of workers that have it."""
+
+    handler: str
+    pool: str = "default"
+
+
 class JobDefinition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is to run and when, durations and instants resolved."""
 
@@ -41,6 +59,8 @@ class JobDefinition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     name: str = ""
     schedules: tuple[Schedule, ...]
     topic: TopicTarget | None = None
+    http: HttpTarget | None = None
+    worker: WorkerTarget | None = None
     payload: bytes = b""
     content_type: str = "application/json"
     concurrency: str = "forbid"
@@ -70,6 +90,42 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     note: str = ""
 
 
+class OpenExecution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An execution that has no outcome yet, or whose lease is not closed. Times are UTC ms."""
+
+    ordinal: int
+    occurrence: str
+    attempt: int
+    delivery: int
+    lost: int
+    scheduled_at: int
+    due_at: int
+    claimed_at: int
+    version: int
+    state: Literal["QUEUED", "PENDING", "RUNNING", "CLOSING"]
+    reason: str = ""
+    pool: str
+    handler: str
+    worker: str = ""
+    inbox: int = 0
+    lease_until: int = 0
+    fence: int = 0
+    named: bool = False
+    started_at: int = 0
+    payload: bytes | None = None
+    definition: JobDefinition | None = None
+
+    @property
+    def execution_id(self) -> str:
+        """Occurrence key and attempt: the same for every delivery of the attempt."""
+        return f"{self.occurrence}:{self.attempt}"
+
+    @property
+    def leased(self) -> bool:
+        """Whether a worker may hold it."""
+        return self.lease_until > 0
+
+
 class JobState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What changes about a job. Times are UTC ms, 0 means none."""
 
@@ -87,6 +143,7 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     forget_ms: int = 0
     hold: Hold | None = None
     ids: tuple[CommandId, ...] = ()
+    open: tuple[OpenExecution, ...] = ()
 
 
 class JobIds(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -75,8 +75,9 @@ class Logic(Protocol):
     """The decisions of one partition. Changes its memory only in `resume` and `committed`; a step
     that is dropped leaves no trace but what `resume` clears."""
 
-    def resume(self, store: Store, *, epoch: int, now_ms: int) -> None:
-        """Forget everything remembered and read what is needed from the store."""
+    def resume(self, store: Store, *, epoch: int, now_ms: int, gap_ms: int = 0) -> None:
+        """Forget everything remembered and read what is needed from the store. `epoch` is the
+        transaction sequence at the take-over, `gap_ms` how long nobody owned the partition."""
 
     def deadline_ms(self) -> int | None:
         """When `due` should be called next; None: nothing is planned."""
@@ -89,8 +90,18 @@ class Logic(Protocol):
     def due(self, txn: Transaction, now_ms: int, limit: int) -> int:
         """Decide up to `limit` due entries; how many were decided. Raises `DueEntryCrashed`."""
 
-    def break_entry(self, txn: Transaction, crash: DueEntryCrashed, now_ms: int) -> None:
-        """Take the crashing entry's owner out of service, visibly."""
+    def break_entry(self, txn: Transaction, crash: DueEntryCrashed, now_ms: int) -> bool:
+        """Take the crashing entry's owner out of service, visibly. False where nothing committed
+        has the entry: then nothing is decided."""
+
+    def finish(self, txn: Transaction, now_ms: int) -> None:
+        """A step is decided and about to be written: add what is told after the commit."""
+
+    def wants_drained(self) -> bool:
+        """Whether something waits until every urgent record of by now has been decided."""
+
+    def drained(self, asked_ms: int) -> None:
+        """Every urgent record that was in the log at `asked_ms` has been decided."""
 
     def committed(self, txn: Transaction) -> None:
         """The transaction is committed and in the store: let memory follow."""

@@ -93,8 +93,9 @@ class InputThread:
                 records = self._reader.read(READ_RECORDS, READ_S)
             except OutOfRange as error:
                 for partition, token in list(self._tokens.items()):
-                    self._lost(partition, token, str(error))
-                    self.stop(partition)
+                    if error.partition is None or error.partition[1] == partition:
+                        self._lost(partition, token, str(error))
+                        self.stop(partition)
                 continue
             except Unavailable:
                 continue

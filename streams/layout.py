@@ -6,9 +6,13 @@ from .errors import Corrupt
 
 MARK_KEY: Final = b"!mark"
 """Record key of the mark on the first changelog."""
+TXN_HEADER: Final = "horolog-txn"
+"""Header of a tombstone on a changelog: its transaction's sequence, which a value would carry."""
 META: Final = b"m/"
 STORE_MARK: Final = META + b"mark"
 STORE_MANIFEST: Final = META + b"manifest"
+STORE_BEGUN: Final = META + b"begun"
+"""Wall time at which an empty store began to be filled."""
 STORE_INDEXED: Final = META + b"indexed"
 
 

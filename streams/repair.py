@@ -19,14 +19,22 @@ from schemas.state import Mark
 
 from .binding import Topology
 from .errors import Unavailable
-from .layout import MARK_KEY, topic_name
-from .ports import Clock, Offsets, Produced, Reader, TopicPartition, TransactionalProducer
+from .layout import MARK_KEY, TXN_HEADER, topic_name
+from .ports import (
+    Clock,
+    Offsets,
+    Produced,
+    Reader,
+    Record,
+    TopicPartition,
+    TransactionalProducer,
+)
 
 READ_S: Final = 0.2
 STALLED_S: Final = 10.0
 
 Alarm = Callable[..., None]
-Pair = tuple[bytes | None, bytes | None]
+Records = tuple[Record, ...]
 
 
 def resolve_lost_markers(
@@ -54,19 +62,14 @@ def resolve_lost_markers(
     if not torn:
         return False
     look = _Look(topology, own[0], plain, clock, stable, offsets.start(own))
-    tails = {tp: look.pairs(hidden, tp, stable[tp], end[tp]) for tp in torn}
+    tails = {tp: look.records(hidden, tp, stable[tp], end[tp]) for tp in torn}
     whole = look.committed(tails)
     alarm("lost_marker", partition=partition, topics=[tp[0] for tp in torn], committed=whole)
+    named = look.targets(tails, (topic_name(namespace, topology.events_topic), partition))
     mark = _last_mark(tails.get(own[0], ())) if whole else None
-    records = [_touch(tp, mark if tp == own[0] else None, len(torn)) for tp in torn]
-    producer.write(records, report=frozenset(), careful=frozenset())
-    if not whole:
-        producer.abort(commit_s)
-        return True
-    producer.commit(commit_s)
-    events = tails.get((topic_name(namespace, topology.events_topic), partition), ())
-    named = {t for _, value in events if value is not None for t in topology.targets_of(value)}
-    _touch_targets(named, producer, offsets, commit_s, alarm)
+    touches = [_touch(tp, mark if tp == own[0] else None, len(torn)) for tp in torn]
+    _decide(touches, producer, commit_s, whole=whole)
+    _decide(_target_touches(named, offsets, alarm), producer, commit_s, whole=whole)
     return True
 
 
@@ -89,48 +92,66 @@ class _Look:
         self.stable = stable
         self.start = start
 
-    def committed(self, tails: Mapping[TopicPartition, tuple[Pair, ...]]) -> bool:
+    def committed(self, tails: Mapping[TopicPartition, Records]) -> bool:
         """Whether the hidden transaction is to be committed.
 
         Its marker may be lost in some partitions only. Where the mark itself shows, the
-        transaction was committed; where the mark is hidden, the transaction counts as whole when
-        every record that the mark counts is found, in hidden tails or in plain view.
+        transaction was committed, and so it was where any other of its records shows. Where all
+        of it is hidden, it is whole when there are as many records as its mark counts.
         """
         if self.mark_topic not in tails:
             newest = _last_mark(self._before_end(self.mark_topic))
-            hidden = {self._txn(value) for pairs in tails.values() for _, value in pairs}
+            hidden = {self._txn(r) for tail in tails.values() for r in tail if r.key != MARK_KEY}
             return newest is not None and all(0 < txn <= newest.txn for txn in hidden)
-        mark = _last_mark(tails[self.mark_topic])
-        if mark is None or tails[self.mark_topic][-1][0] != MARK_KEY:
+        tail = tails[self.mark_topic]
+        mark = _last_mark(tail)
+        if mark is None or tail[-1].key != MARK_KEY:
             return False
-        found = sum(len(pairs) for pairs in tails.values())
+        if sum(record.key == MARK_KEY for record in tail) > 1:
+            return True  # judged before, and the marker of that repair was lost as well
         plain = [tp for tp in self.stable if tp not in tails]
-        found += sum(
-            self._txn(value) == mark.txn for tp in plain for _, value in self._before_end(tp)
-        )
-        return found == mark.records
+        if any(self._txn(record) == mark.txn for tp in plain for record in self._before_end(tp)):
+            return True
+        return sum(len(records) for records in tails.values()) == mark.records
 
-    def _txn(self, value: bytes | None) -> int:
-        return self.topology.transaction_of(value) if value is not None else -1
+    def targets(
+        self, tails: Mapping[TopicPartition, Records], events: TopicPartition
+    ) -> set[TopicPartition]:
+        """Partitions of users' topics that the hidden transaction wrote to, too: they have the
+        same defect and no owner who would see it."""
+        hidden = {self._txn(record) for records in tails.values() for record in records}
+        told = tails[events] if events in tails else self._before_end(events)
+        return {
+            target
+            for record in told
+            if record.value is not None and (events in tails or self._txn(record) in hidden)
+            for target in self.topology.targets_of(record.value)
+        }
 
-    def _before_end(self, tp: TopicPartition) -> tuple[Pair, ...]:
+    def _txn(self, record: Record) -> int:
+        if record.value is not None:
+            return self.topology.transaction_of(record.value)
+        return next((int(value) for name, value in record.headers if name == TXN_HEADER), -1)
+
+    def _before_end(self, tp: TopicPartition) -> Records:
         """As many of the last records as one transaction can have."""
         end = self.stable[tp]
-        return self.pairs(self.plain, tp, max(self.start[tp], end - TRANSACTION_RECORDS_MAX), end)
+        begin = max(self.start[tp], end - TRANSACTION_RECORDS_MAX)
+        return self.records(self.plain, tp, begin, end)
 
-    def pairs(self, reader: Reader, tp: TopicPartition, begin: int, end: int) -> tuple[Pair, ...]:
-        """(key, value) of the records in [begin, end) that the reader may see."""
-        found: list[Pair] = []
+    def records(self, reader: Reader, tp: TopicPartition, begin: int, end: int) -> Records:
+        """The records in [begin, end) that the reader may see."""
+        found: list[Record] = []
         if begin >= end:
             return ()
         reader.assign({tp: begin})
         try:
             position, deadline = begin, self.clock.monotonic_s() + STALLED_S
             while position < end:
-                batch = reader.read_raw(10_000, READ_S)
-                found += [(key, value) for offset, key, value in batch if offset < end]
+                batch = reader.read(10_000, READ_S)
+                found += [record for record in batch if record.offset < end]
                 if batch:
-                    position = batch[-1][0] + 1
+                    position = batch[-1].offset + 1
                 if reader.position(tp) >= end:
                     break
                 if self.clock.monotonic_s() > deadline:
@@ -140,11 +161,11 @@ class _Look:
         return tuple(found)
 
 
-def _last_mark(pairs: Iterable[Pair]) -> Mark | None:
+def _last_mark(records: Iterable[Record]) -> Mark | None:
     last = None
-    for key, value in pairs:
-        if key == MARK_KEY and value is not None:
-            last = value
+    for record in records:
+        if record.key == MARK_KEY and record.value is not None:
+            last = record.value
     try:
         return MARK.decode(last) if last is not None else None
     except Undecodable:
@@ -161,25 +182,30 @@ def _touch(tp: TopicPartition, mark: Mark | None, touched: int) -> Produced:
     return Produced(tp[0], tp[1], MARK_KEY, MARK.encode(again))
 
 
-def _touch_targets(
-    named: set[TopicPartition],
-    producer: TransactionalProducer,
-    offsets: Offsets,
-    commit_s: float,
-    alarm: Alarm,
-) -> None:
-    """A target partition has the same defect and no owner who would see it. It is touched only
-    where something is still hidden, by an empty record that says what it is."""
+def _target_touches(
+    named: set[TopicPartition], offsets: Offsets, alarm: Alarm
+) -> list[Produced]:
+    """Empty records that say what they are, for the partitions where something is hidden."""
     if not named:
-        return
+        return []
     try:
         stable, end = offsets.stable_end(named), offsets.end(named)
     except Unavailable as error:
         alarm("target_not_touched", targets=sorted(named), reason=str(error))
-        return
+        return []
+    headers = (("ce_specversion", b"1.0"), ("ce_type", b"io.horolog.marker.v1"))
     hidden = [tp for tp in sorted(named) if stable[tp] < end[tp]]
-    if hidden:
-        headers = (("ce_specversion", b"1.0"), ("ce_type", b"io.horolog.marker.v1"))
-        records = [Produced(topic, p, None, None, headers) for topic, p in hidden]
-        producer.write(records, report=frozenset(), careful=frozenset())
+    return [Produced(topic, partition, None, None, headers) for topic, partition in hidden]
+
+
+def _decide(
+    touches: list[Produced], producer: TransactionalProducer, commit_s: float, *, whole: bool
+) -> None:
+    """End a transaction in these partitions: what is hidden there ends with it."""
+    if not touches:
+        return
+    producer.write(touches, report=frozenset(), careful=frozenset())
+    if whole:
         producer.commit(commit_s)
+    else:
+        producer.abort(commit_s)

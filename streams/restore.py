@@ -12,6 +12,7 @@ import msgspec
 
 from schemas.bindings import MARK
 from schemas.codec import Undecodable
+from schemas.limits import TRANSACTION_RECORDS_MAX
 from schemas.state import Mark
 
 from .binding import Changelog, Topology
@@ -19,6 +20,8 @@ from .crash import CrashPoint
 from .errors import Corrupt, OutOfRange, Refuse, Unavailable
 from .layout import (
     MARK_KEY,
+    META,
+    STORE_BEGUN,
     STORE_INDEXED,
     STORE_MANIFEST,
     STORE_MARK,
@@ -106,7 +109,13 @@ def _distrust(store: Store, manifest: Manifest, now_ms: int) -> str | None:
     if found != msgspec.json.encode(manifest):
         return f"the store belongs to {found.decode(errors='replace')}"
     mark = store.get(STORE_MARK)
-    if mark is not None and now_ms - MARK.decode(mark).wall_ms > ABSENT_MS_MAX:
+    try:
+        # Before there is a mark, a first restore was interrupted: what it read then counts.
+        begun_ms = decode_offset(store.get(STORE_BEGUN) or b"")
+        seen_ms = MARK.decode(mark).wall_ms if mark is not None else begun_ms
+    except Undecodable as error:
+        return f"its mark: {error}"
+    if now_ms - seen_ms > ABSENT_MS_MAX:
         return "away for longer than half of delete.retention.ms"
     return None
 
@@ -142,7 +151,10 @@ class _Restore:
         ends = self.offsets.stable_end(partitions)
         fresh = store.get(STORE_MANIFEST) is None
         if fresh:
-            store.apply({STORE_MANIFEST: msgspec.json.encode(self.manifest), STORE_INDEXED: b"0"})
+            store.apply({
+                STORE_MANIFEST: msgspec.json.encode(self.manifest), STORE_INDEXED: b"0",
+                STORE_BEGUN: encode_offset(self.clock.wall_ms()),
+            })  # fmt: skip
         bulk = store.get(STORE_INDEXED) != b"1"
         total = 0
         spans = []
@@ -255,6 +267,7 @@ class _Restore:
             rest = batch[-1:]
             self.tail = [entry for entry in self.tail if entry[0] != log.topic]
         self.tail += [(log.topic, k, v) for *_, k, v in rest if k is not None and v is not None]
+        del self.tail[:-TRANSACTION_RECORDS_MAX]  # a transaction that shows in part is no longer
 
     def _mark(self) -> Mark | None:
         value = self.store.get(STORE_MARK)
@@ -263,8 +276,7 @@ class _Restore:
                 return MARK.decode(value)
             except Undecodable as error:
                 raise Refuse(f"partition {self.manifest.partition}: its mark: {error}") from error
-        prefix = self.topology.indexed_prefix
-        if self.store.scan(prefix, prefix_end(prefix), 1):
+        if self.store.scan(b"", META, 1) or self.store.scan(prefix_end(META), b"\xff", 1):
             raise Refuse(
                 f"partition {self.manifest.partition} of {self.topology.changelogs[0].topic} has "
                 "state but no mark. The topic was tampered with, or belongs to something else; "

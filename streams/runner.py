@@ -65,6 +65,7 @@ class Runner:
         make_parts: MakeParts,
         alarm: Alarm,
         crash: Callable[[str], None],
+        urgent: frozenset[str] = frozenset(),
     ) -> None:
         self._clock = clock
         self._alarm = alarm
@@ -80,6 +81,10 @@ class Runner:
         self.fatal: StreamError | None = None
         self._namespace = namespace
         self._group_topic = inputs[-1]
+        self._urgent = tuple(topic for topic in inputs if topic in urgent)
+        self._offsets = log.offsets()
+        self._ends_thread = TaskThread("ends", self._mailbox)
+        self._asking_ends = False
         self._outbox = log.outbox(f"{member}-outbox")
         reader = log.reader(f"{member}-inputs", committed=True)
         self._inputs = InputThread(reader, namespace, self._received, self._input_lost)
@@ -123,6 +128,7 @@ class Runner:
         for partition, task in list(self.tasks.items()):
             if task.wants_take_over and partition in owned:
                 task.take_over()
+        self._ask_ends()
         if (now_s - self._last_positions_s) * 1_000 >= limits.GROUP_OFFSETS_EVERY_MS:
             self._last_positions_s = now_s
             read = {
@@ -132,6 +138,31 @@ class Runner:
             }
             if read:
                 self._ownership.commit_positions(read)
+
+    def _ask_ends(self) -> None:
+        """Read the ends of the urgent inputs for every task that waits for them, all at once."""
+        wanting = [p for p, task in self.tasks.items() if task.wants_ends]
+        if not wanting or self._asking_ends:
+            return
+        self._asking_ends = True
+        asked_ms = self._clock.wall_ms()
+        names = {t: topic_name(self._namespace, t) for t in self._urgent}
+        places = [(name, p) for name in names.values() for p in wanting]
+
+        def read() -> object:
+            return self._offsets.end(places)
+
+        def told(result: object) -> None:
+            self._asking_ends = False
+            if not isinstance(result, dict):  # not answered in time: asked again
+                return
+            for partition in wanting:
+                task = self.tasks.get(partition)
+                if task is not None:
+                    ends = {topic: result[name, partition] for topic, name in names.items()}
+                    task.ends_read(asked_ms, ends)
+
+        self._ends_thread.submit(read, told)
 
     def _wait(self) -> None:
         """Sleep until a message comes or something is due; then take every message there is."""
@@ -205,6 +236,7 @@ class Runner:
         for partition in list(self.tasks):
             self.tasks.pop(partition).close()
             self._threads.pop(partition).close()
+        self._ends_thread.close()
         self._inputs.close()
         self._outbox.flush(limits.OUTBOX_FLUSH_S / 2)
         self._outbox.close()

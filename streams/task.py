@@ -134,6 +134,8 @@ class PartitionTask:
         self._full = False
         self._resumed = False
         self._input_lost: str | None = None
+        self._gap_ms = 0
+        self._barrier: tuple[int, dict[str, int]] | None = None
 
     # --- what the runner calls ---------------------------------------------------------------
 
@@ -184,8 +186,6 @@ class PartitionTask:
 
     def next_turn_s(self) -> float | None:
         """On the monotonic clock, when `turn` will have something to do; None: when told."""
-        if self.stage is Stage.WAITING:
-            return self._wait_until_s
         if self.stage is not Stage.DECIDING:
             return None
         clock = self.parts.clock
@@ -198,6 +198,28 @@ class PartitionTask:
             due_s = clock.monotonic_s() + max(0, deadline - clock.wall_ms()) / 1_000
             at = min(at, max(due_s, paced))
         return at
+
+    @property
+    def wants_ends(self) -> bool:
+        """Whether the ends of the urgent inputs should be read for this task."""
+        return (
+            self._resumed and self._barrier is None and self.parts.logic.wants_drained()
+        )
+
+    def ends_read(self, asked_ms: int, ends: dict[str, int]) -> None:
+        """The ends of the urgent inputs, read after `asked_ms`: once everything up to there is
+        decided, the logic is told."""
+        if self._resumed:
+            self._barrier = (asked_ms, ends)
+            self._pass_barrier()
+
+    def _pass_barrier(self) -> None:
+        if self._barrier is None:
+            return
+        asked_ms, ends = self._barrier
+        if all(self.positions[topic] >= end for topic, end in ends.items()):
+            self._barrier = None
+            self.parts.logic.drained(asked_ms)
 
     def close(self) -> None:
         """Stop deciding and give up store and producer. A commit under way must have come back
@@ -241,6 +263,7 @@ class PartitionTask:
         mark = result.restored.mark
         self._txn_seq = mark.txn if mark else 0
         self._epoch = self._txn_seq + 1
+        self._gap_ms = self.parts.clock.wall_ms() - mark.wall_ms if mark else 0
         self.positions = dict(result.positions)
         self._catch_up = dict(result.ends)
         self.stage = Stage.DECIDING
@@ -253,12 +276,18 @@ class PartitionTask:
         """The first mark is committed: the epoch is ours and the clock has been seen."""
         clock = self.parts.clock
         assert self.store is not None
-        self.parts.logic.resume(self.store, epoch=self._epoch, now_ms=clock.wall_ms())
+        self._resume(clock.wall_ms())
         self._resumed = True
         self._failures = 0
         self._catch_up_until_s = clock.monotonic_s() + limits.CATCH_UP_MS_MAX / 1_000
         self._token += 1
         self.parts.inputs.start(self.partition, self._token, self.positions)
+
+    def _resume(self, now_ms: int) -> None:
+        assert self.store is not None
+        self.parts.logic.resume(
+            self.store, epoch=self._epoch, now_ms=now_ms, gap_ms=self._gap_ms
+        )
 
     def _failed(self, error: BaseException) -> None:
         """Go back to waiting, longer each time. A fault of ours stops the process."""
@@ -333,11 +362,12 @@ class PartitionTask:
             if left and not (decided and self._batch == 1):
                 self._apply_inputs(txn, consumed, now_ms, others, left)
         except DueEntryCrashed as crash:
-            self._blame(crash, None)
+            self._blame(crash, consumed)
             return
         except Exception as error:  # noqa: BLE001 - whatever it ran into: find out whose fault it is
             self._blame(error, consumed)
             return
+        logic.finish(txn, now_ms)
         self._full = decided >= limits.FIRES_PER_STEP_MAX or any(
             len(buffer) >= limits.COMMANDS_PER_STEP_MAX for buffer in self._buffers.values()
         )
@@ -370,15 +400,16 @@ class PartitionTask:
             left -= count
         return left
 
-    def _blame(self, error: Exception, consumed: dict[str, int] | None) -> None:
-        """Decide again with half as much; if one item stands alone, set it aside."""
+    def _blame(self, error: Exception, consumed: dict[str, int]) -> None:
+        """Decide again with half as much; if one item stands alone, set it aside. A due entry that
+        this very step made is first to be committed, by a smaller step."""
         clock, logic = self.parts.clock, self.parts.logic
         assert self.store is not None
-        logic.resume(self.store, epoch=self._epoch, now_ms=clock.wall_ms())
+        self._resume(clock.wall_ms())
         txn = self._begin()
-        if isinstance(error, DueEntryCrashed):
+        if isinstance(error, DueEntryCrashed) and logic.break_entry(txn, error, clock.wall_ms()):
             self.parts.alarm("due_entry_crashed", partition=self.partition, reason=error.reason)
-            logic.break_entry(txn, error, clock.wall_ms())
+            logic.finish(txn, clock.wall_ms())
             self._write(txn, {})
         elif self._batch > 1:
             self._batch = max(1, self._batch // 2)
@@ -503,6 +534,7 @@ class PartitionTask:
         self.guard.sample(result.before_ms, mark.timestamp_ms, result.after_ms)
         if self._resumed:
             self.parts.logic.committed(txn)
+            self._pass_barrier()
         self._careful = frozenset()
 
     def _aborted(self, error: Aborted, txn: Transaction) -> None:
@@ -520,7 +552,7 @@ class PartitionTask:
             self._careful = frozenset(txn.targets)
         self._consumed = {}
         assert self.store is not None
-        logic.resume(self.store, epoch=self._epoch, now_ms=now_ms)
+        self._resume(now_ms)
         self.stage = Stage.DECIDING
         self._full = True
 

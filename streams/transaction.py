@@ -5,6 +5,7 @@ Nothing here touches the world. A step fills it, the task performs it, or drops 
 
 from typing import Any, Final
 
+from .layout import TXN_HEADER
 from .ports import Headers, Produced, Store
 
 _ABSENT: Final = object()
@@ -36,7 +37,8 @@ class Transaction:
 
     def put_state(self, topic: str, key: bytes, store_key: bytes, value: bytes | None) -> None:
         """Change state: a record on a changelog and the same bytes in the store; None deletes."""
-        self.records.append(Produced(topic, self.partition, key, value))
+        headers = ((TXN_HEADER, b"%d" % self.seq),) if value is None else None
+        self.records.append(Produced(topic, self.partition, key, value, headers))
         self.writes[store_key] = value
         self.bytes += len(value) if value is not None else 0
 

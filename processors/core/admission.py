@@ -8,14 +8,23 @@ import base64
 import binascii
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from schemas import limits
 from schemas.bindings import COMMANDS
 from schemas.codec import Undecodable, describe, schema_name
-from schemas.commands import COMMAND_TYPES, AnyCommand, JobSpec, PutJob, ScheduleSpec, TriggerJob
+from schemas.commands import (
+    COMMAND_TYPES,
+    AnyCommand,
+    HttpTargetSpec,
+    JobSpec,
+    PutJob,
+    ScheduleSpec,
+    TriggerJob,
+    WorkerTargetSpec,
+)
 from schemas.commands import TopicTargetSpec as TopicSpec
 from schemas.replies import Problem
 
@@ -31,6 +40,7 @@ _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "resume": ("if_match",),
     "delete": ("if_match",),
     "trigger": ("payload", "payload_base64", "scheduled_at"),
+    "cancel": ("execution_id",),
 }
 _DEFINITION: Final = (
     "name", "schedules", "target", "payload", "payload_base64", "content_type", "concurrency",
@@ -38,29 +48,73 @@ _DEFINITION: Final = (
 )  # fmt: skip
 _SCHEDULE: Final = ("cron", "timezone", "every", "anchor", "at", "in", "now", "dst")
 _TOPIC: Final = ("name", "key", "headers", "outcome")
+_HTTP: Final = ("url", "method", "headers", "timeout", "completion", "pool")
+_WORKER: Final = ("handler", "pool")
+_EXAMPLES: Final = {
+    "topic": '{"name": "orders"}',
+    "http": '{"url": "https://example.org/hook"}',
+    "worker": '{"handler": "close-day"}',
+}
 NOT_BUILT: Final = frozenset({
     "task", "start", "end", "max_runs", "jitter", "calendars", "exclude", "precision",
     "idempotency", "start_deadline", "missed_limit", "max_open", "cancel_grace", "queue_limit",
     "exclusion_group", "group_wait", "force", "backoff", "max_elapsed", "past_next_tick",
     "max_duration", "max_deliveries", "keep_finished", "payload_ref", "notify", "managed_by",
-    "priority", "tags", "pool", "http", "worker", "completion", "report_within",
+    "priority", "tags", "report_within",
+    "heartbeat_timeout", "drain_timeout",
 })  # fmt: skip
 """Names the documentation uses for what is not built yet."""
 
 
+COMMANDS_NOT_BUILT: Final = frozenset({
+    "patch", "rerun", "resolve", "redrive", "discard", "backfill", "freeze", "thaw",
+})  # fmt: skip
+"""Commands the documentation names that are not built yet, unless they are in `COMMAND_TYPES`."""
+PROBLEMS_MAX: Final = 50
+"""Problems that one answer tells."""
+
+
+class _Targets(NamedTuple):
+    """The target as written; more than one, or none, is for admission to refuse."""
+
+    topic: TopicSpec | None = None
+    http: HttpTargetSpec | None = None
+    worker: WorkerTargetSpec | None = None
+
+
 class BadCommand(Exception):
-    """A command that can be answered but takes no effect."""
+    """A command that can be answered but takes no effect. `spec` is what could be read of its
+    definition, which may have further problems that only `admit` sees."""
 
     def __init__(
-        self, envelope: Mapping[str, str], message: str, problems: tuple[Problem, ...]
+        self,
+        envelope: Mapping[str, str],
+        message: str,
+        problems: tuple[Problem, ...],
+        spec: JobSpec | None = None,
     ) -> None:
         super().__init__(message)
+        self.spec = spec
         self.tenant = envelope.get("tenant", "")
         self.job = envelope.get("job", "")
         self.command_id = envelope.get("command_id", "")
         self.reply_to = envelope.get("reply_to", "")
         self.message = message
-        self.problems = problems
+        self.problems = problems[:PROBLEMS_MAX]
+
+
+def further(told: tuple[Problem, ...], more: tuple[Problem, ...]) -> tuple[Problem, ...]:
+    """Problems together, without those that follow from what is told already: about the same
+    field, a part of it or what it is part of."""
+
+    def follows(problem: Problem) -> bool:
+        return any(_within(problem.field, t.field) or _within(t.field, problem.field) for t in told)
+
+    return (*told, *(problem for problem in more if not follows(problem)))[:PROBLEMS_MAX]
+
+
+def _within(field: str, outer: str) -> bool:
+    return field == outer or field.startswith((outer + ".", outer + "["))
 
 
 def read_command(data: bytes) -> AnyCommand:
@@ -69,17 +123,21 @@ def read_command(data: bytes) -> AnyCommand:
         raise Undecodable(
             f"a command of {len(data)} bytes; at most {limits.COMMAND_BYTES_MAX} are read"
         )
+    problems: tuple[Problem, ...] = ()
     if data[:1] == b"\x00":
         command = _from_avro(data)
     elif data[:1] == b"{":
-        command = _from_json(data)
+        command, problems = _from_json(data)
     else:
         raise Undecodable(f"neither Avro nor a JSON object: {describe(data)}")
-    problems = _check(command)
+    problems = further(problems, tuple(_check(command)))
     if problems:
         envelope = {"tenant": command.tenant, "job": command.job,
                     "command_id": command.command_id, "reply_to": command.reply_to}  # fmt: skip
-        raise BadCommand(envelope, "the command is not valid", tuple(problems))
+        spec = command.spec if isinstance(command, PutJob) else None
+        if any(problem.field == "definition" for problem in problems):
+            spec = None
+        raise BadCommand(envelope, "the command is not valid", problems, spec)
     return command
 
 
@@ -124,22 +182,26 @@ def check_id(
     foreign = next((c for c in value if c not in chars), None)
     if foreign is not None:
         allowed = "a-z 0-9 -" if chars is TENANT_CHARS else "A-Z a-z 0-9 . _ ~ -"
-        problems.append(Problem(field, f"{value!r} has the character {foreign!r}", allowed))
+        shown = value if len(value) <= most else value[:most] + "…"
+        problems.append(Problem(field, f"{shown!r} has the character {foreign!r}", allowed))
 
 
 # --- JSON --------------------------------------------------------------------------------------
 
 
-def _from_json(data: bytes) -> AnyCommand:
+def _from_json(data: bytes) -> tuple[AnyCommand, tuple[Problem, ...]]:
+    """The command, as far as it could be read, and what is wrong with how it is written."""
     try:
         raw = msgspec.json.decode(data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise Undecodable(f"not JSON: {error}") from error
     envelope = {name: raw[name] for name in _ENVELOPE if isinstance(raw.get(name), str)}
     read = _Read()
     kind = raw.get("type")
-    if kind not in COMMAND_TYPES:
-        problem = Problem("type", _found(kind), "one of " + ", ".join(COMMAND_TYPES))
+    if not isinstance(kind, str) or kind not in COMMAND_TYPES:
+        built = isinstance(kind, str) and kind not in COMMANDS_NOT_BUILT
+        told = _found(kind) if built or kind is None else f"{kind!r} is not built yet"
+        problem = Problem("type", told, "one of " + ", ".join(COMMAND_TYPES))
         raise BadCommand(envelope, "no such command", (problem,))
     read.known("", raw, _ENVELOPE + _FIELDS[kind])
     values: dict[str, Any] = {
@@ -150,43 +212,46 @@ def _from_json(data: bytes) -> AnyCommand:
     if "if_match" in _FIELDS[kind]:
         values["if_match"] = read.whole("if_match", raw, None)
     if kind == "put":
-        values["spec"] = _spec(raw.get("definition"), "definition", read)
+        spec = _spec(raw.get("definition"), "definition", read)
+        values["spec"] = spec if spec is not None else JobSpec(schedules=())
     elif kind == "trigger":
-        values["payload"], _ = _payload(raw, "", read, None)
+        values["payload"], _ = _payload(raw, read, None)
         values["scheduled_at"] = read.text("scheduled_at", raw, default=None)
-    if read.problems:
-        raise BadCommand(envelope, "the command is not valid", tuple(read.problems))
-    return COMMAND_TYPES[kind](**values)
+    elif kind == "cancel":
+        values["execution_id"] = read.text("execution_id", raw, required=True)
+    return COMMAND_TYPES[kind](**values), tuple(read.problems)
 
 
 def read_definition(raw: object) -> JobSpec:
     """A definition written as JSON. Raises `BadCommand` with all its problems."""
     read = _Read()
-    spec = _spec(raw, "", read)
+    spec = _spec(raw, "definition", read)
     if read.problems or spec is None:
         raise BadCommand({}, "the definition is not valid", tuple(read.problems))
     return spec
 
 
 def _spec(raw: object, at: str, read: "_Read") -> JobSpec | None:
+    """The definition. Paths of fields in it begin in it, as in every other form of a command."""
     if not isinstance(raw, dict):
         read.problem(at, _found(raw), "an object with schedules and a target")
         return None
-    read.known(at, raw, _DEFINITION)
-    path = f"{at}." if at else ""
-    schedules = _schedules(raw.get("schedules"), f"{path}schedules", read)
-    topic = _target(raw.get("target"), f"{path}target", read)
-    payload, content_type = _payload(raw, at, read, b"")
+    read.known("", raw, _DEFINITION)
+    schedules = _schedules(raw.get("schedules"), "schedules", read)
+    target = _target(raw.get("target"), "target", read)
+    payload, content_type = _payload(raw, read, b"")
     return JobSpec(
-        name=read.text(f"{path}name", raw) or "",
+        name=read.text("name", raw),
         schedules=tuple(schedules),
-        topic=topic,
+        topic=target.topic,
+        http=target.http,
+        worker=target.worker,
         payload=payload or b"",
-        content_type=read.text(f"{path}content_type", raw, default=content_type) or content_type,
-        concurrency=read.text(f"{path}concurrency", raw, default="forbid") or "forbid",
-        missed=read.text(f"{path}missed", raw, default="latest") or "latest",
-        late_tolerance=read.text(f"{path}late_tolerance", raw, default="60s") or "60s",
-        max_attempts=read.whole(f"{path}max_attempts", raw, 1),
+        content_type=read.text("content_type", raw, default=content_type),
+        concurrency=read.text("concurrency", raw, default="forbid"),
+        missed=read.text("missed", raw, default="latest"),
+        late_tolerance=read.text("late_tolerance", raw, default="60s"),
+        max_attempts=read.whole("max_attempts", raw, 1),
     )
 
 
@@ -223,43 +288,75 @@ def _schedule(raw: object, at: str, read: "_Read") -> ScheduleSpec:
     )  # fmt: skip
 
 
-def _target(raw: object, at: str, read: "_Read") -> TopicSpec | None:
+def _target(raw: object, at: str, read: "_Read") -> _Targets:
     if not isinstance(raw, dict) or not raw:
         read.problem(at, _found(raw), '{"topic": {"name": "…"}} names a Kafka topic')
-        return None
-    read.known(at, raw, ("topic",))
-    topic = raw.get("topic")
-    if topic is None:
-        return None
-    if not isinstance(topic, dict):
-        read.problem(f"{at}.topic", _found(topic), 'an object such as {"name": "orders"}')
-        return None
-    read.known(f"{at}.topic", topic, _TOPIC)
-    headers = topic.get("headers", {})
-    texts = isinstance(headers, dict) and all(isinstance(v, str) for v in headers.values())
-    if not texts:
-        read.problem(f"{at}.topic.headers", _found(headers), "an object of texts")
-    return TopicSpec(
-        name=read.text(f"{at}.topic.name", topic, required=True) or "",
-        key=read.text(f"{at}.topic.key", topic, default=None),
-        headers=headers if texts else {},
-        outcome=read.text(f"{at}.topic.outcome", topic, default="none") or "none",
+        return _Targets()
+    read.known(at, raw, ("topic", "http", "worker"))
+    topic = _part(raw, "topic", at, read, _TOPIC)
+    http = _part(raw, "http", at, read, _HTTP)
+    worker = _part(raw, "worker", at, read, _WORKER)
+    return _Targets(
+        topic=TopicSpec(
+            name=read.text(f"{at}.topic.name", topic, required=True),
+            key=read.text(f"{at}.topic.key", topic, default=None),
+            headers=_headers(topic, f"{at}.topic.headers", read),
+            outcome=read.text(f"{at}.topic.outcome", topic, default="none"),
+        )
+        if topic is not None
+        else None,
+        http=HttpTargetSpec(
+            url=read.text(f"{at}.http.url", http, required=True),
+            method=read.text(f"{at}.http.method", http, default="POST"),
+            headers=_headers(http, f"{at}.http.headers", read),
+            timeout=read.text(f"{at}.http.timeout", http, default="30s"),
+            completion=read.text(f"{at}.http.completion", http, default="response"),
+            pool=read.text(f"{at}.http.pool", http, default="http"),
+        )
+        if http is not None
+        else None,
+        worker=WorkerTargetSpec(
+            handler=read.text(f"{at}.worker.handler", worker, required=True),
+            pool=read.text(f"{at}.worker.pool", worker, default="default"),
+        )
+        if worker is not None
+        else None,
     )
 
 
+def _part(
+    raw: Mapping[str, Any], name: str, at: str, read: "_Read", fields: tuple[str, ...]
+) -> dict[str, Any] | None:
+    part = raw.get(name)
+    if part is None:
+        return None
+    if not isinstance(part, dict):
+        read.problem(f"{at}.{name}", _found(part), "an object such as " + _EXAMPLES[name])
+        return None
+    read.known(f"{at}.{name}", part, fields)
+    return part
+
+
+def _headers(raw: Mapping[str, Any], field: str, read: "_Read") -> dict[str, str]:
+    headers = raw.get("headers", {})
+    if isinstance(headers, dict) and all(isinstance(v, str) for v in headers.values()):
+        return headers
+    read.problem(field, _found(headers), "an object of texts")
+    return {}
+
+
 def _payload(
-    raw: Mapping[str, Any], at: str, read: "_Read", default: bytes | None
+    raw: Mapping[str, Any], read: "_Read", default: bytes | None
 ) -> tuple[bytes | None, str]:
     """Payload and the content type that goes with how it was written."""
-    path = f"{at}." if at else ""
     if "payload_base64" in raw:
         if "payload" in raw:
-            read.problem(f"{path}payload_base64", "is given beside payload", "one of the two")
-        text = read.text(f"{path}payload_base64", raw) or ""
+            read.problem("payload_base64", "is given beside payload", "one of the two")
+        text = read.text("payload_base64", raw)
         try:
             return base64.b64decode(text, validate=True), "application/octet-stream"
         except (binascii.Error, ValueError) as error:
-            read.problem(f"{path}payload_base64", f"is no base64: {error}", "standard base64")
+            read.problem("payload_base64", f"is no base64: {error}", "standard base64")
             return default, "application/octet-stream"
     if "payload" not in raw:
         return default, "application/json"

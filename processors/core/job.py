@@ -24,14 +24,21 @@ from schemas.limits import (
 from schemas.replies import Problem
 from schemas.state import Hold, JobDefinition, JobState
 
-from .keys import Kind, due_key, occurrence_of_tick, occurrence_of_trigger, split_job_key
+from .executions import pin
+from .keys import (
+    Kind,
+    due_key,
+    occurrence_of_tick,
+    occurrence_of_trigger,
+    queue_key,
+    split_job_key,
+)
 from .schedule import (
     AtSchedule,
     CronSchedule,
     Schedule,
     Tick,
     count_ticks,
-    first_tick,
     next_tick,
     next_tick_from,
 )
@@ -79,13 +86,20 @@ class Refusal(msgspec.Struct, frozen=True, gc=False):
     problems: tuple[Problem, ...] = ()
 
 
-def due_entries(tenant: bytes, job: bytes, state: JobState) -> list[bytes]:
-    """Index keys that follow from a state; the whole index is these."""
+def index_entries(tenant: bytes, job: bytes, state: JobState) -> list[bytes]:
+    """Index keys that follow from a state, due index and queue; the whole index is these."""
     entries = []
     if state.due_ms:
         entries.append(due_key(state.due_ms, tenant, job, Kind.TICK))
     if state.forget_ms:
         entries.append(due_key(state.forget_ms, tenant, job, Kind.FORGET))
+    for e in state.open:
+        if e.lease_until:
+            entries.append(due_key(e.lease_until, tenant, job, Kind.LEASE, e.ordinal))
+        elif e.state == "QUEUED":
+            entries.append(
+                queue_key(e.pool.encode(), e.handler.encode(), tenant, e.due_at, job, e.ordinal)
+            )
     return entries
 
 
@@ -100,29 +114,31 @@ def decide_tick(job_key: str, job: Job, now_ms: int, txn: int, tz: str) -> Decis
     """
     state, definition = job.state, job.definition
     assert definition is not None and 0 < state.due_ms <= now_ms
-    tick_ms, offset_ms = state.next_ms, state.due_ms - state.next_ms
+    tick_ms, offset_ms, accepted_ms = state.next_ms, state.due_ms - state.next_ms, 0
     if state.status == "PAUSED":
         return _missed_while_paused(job_key, job, tick_ms, now_ms, txn, tz)
-    following = _following(job, tick_ms)
+    if offset_ms and any(one.at_ms == tick_ms for one in _one_offs(job.plan)):
+        offset_ms, accepted_ms = 0, state.due_ms  # accepted after its time: due at the acceptance
+    following = _following(job, tick_ms, accepted_ms)
     tolerance_ms = definition.late_tolerance_ms
     if following is not None:
-        tolerance_ms = min(tolerance_ms, following.at_ms - tick_ms)
+        from_ms = accepted_ms if tick_ms < accepted_ms < following.at_ms else tick_ms
+        tolerance_ms = min(tolerance_ms, following.at_ms - from_ms)
     missed: tuple[TicksMissed, ...] = ()
     sequence = state.sequence
     if now_ms - state.due_ms > tolerance_ms:
-        count, _, last_ms = count_ticks(
-            job.plan, tick_ms - 1, now_ms - offset_ms, limit=MISSED_COUNT_MAX + 1
-        )
-        if last_ms is not None and last_ms > tick_ms:
-            before = count_ticks(job.plan, tick_ms - 1, last_ms - 1, limit=MISSED_COUNT_MAX)
+        count, last_ms = _count(job, tick_ms, accepted_ms, now_ms - offset_ms)
+        if last_ms > tick_ms:
+            before, before_ms = _count(job, tick_ms, accepted_ms, last_ms - 1)
             sequence += 1
             missed = (
                 _missed(job_key, state, definition, sequence, txn, now_ms, "policy",
-                        tick_ms, before[2] or tick_ms, before[0], count <= MISSED_COUNT_MAX),
+                        tick_ms, before_ms, before, count <= MISSED_COUNT_MAX),
             )  # fmt: skip
-            tick_ms, following = last_ms, _following(job, last_ms)
+            tick_ms, following = last_ms, _following(job, last_ms, accepted_ms)
     occurrence = occurrence_of_tick(job_key, tick_ms)
-    fire = Fire(occurrence, occurrence + ":1", tick_ms, tick_ms + offset_ms, sequence + 1)
+    due_ms = max(tick_ms + offset_ms, accepted_ms)
+    fire = Fire(occurrence, occurrence + ":1", tick_ms, due_ms, sequence + 1)
     after = _moved(job, state, tick_ms, following, offset_ms, now_ms, txn, tz, sequence + 1)
     return Decision(after, missed=missed, fires=(fire,))
 
@@ -140,10 +156,13 @@ def _moved(
 ) -> JobState:
     """The state after a run: the cursor on `decided_ms`, the following tick planned."""
     local = _local(job.plan, decided_ms)
+    if decided_ms < state.cursor_ms:  # a late one-off: the cursor never moves back
+        decided_ms, local = state.cursor_ms, state.cursor_local
     if following is not None:
+        due_ms = following.at_ms + offset_ms
         return _replace(
             state, txn=txn, sequence=sequence, cursor_ms=decided_ms, cursor_local=local,
-            next_ms=following.at_ms, due_ms=following.at_ms + offset_ms, tz=tz,
+            next_ms=following.at_ms, due_ms=max(due_ms, state.due_ms), tz=tz,
             runs=state.runs + 1,
         )  # fmt: skip
     finished = state.status == "ACTIVE"
@@ -160,8 +179,26 @@ def _keep_ms(plan: Iterable[Schedule]) -> int:
     return KEEP_FINISHED_ONE_OFF_MS if one_off else KEEP_FINISHED_MS
 
 
-def _following(job: Job, after_ms: int) -> Tick | None:
-    return next_tick(job.plan, after_ms)
+def _following(job: Job, after_ms: int, accepted_ms: int) -> Tick | None:
+    """The tick after `after_ms`. Those of recurring schedules also lie after the acceptance."""
+    if accepted_ms <= after_ms:
+        return next_tick(job.plan, after_ms)
+    late = next_tick(_one_offs(job.plan), after_ms)
+    if late is not None and late.at_ms <= accepted_ms:
+        return late
+    return next_tick(job.plan, accepted_ms)
+
+
+def _count(job: Job, first_ms: int, accepted_ms: int, upto_ms: int) -> tuple[int, int]:
+    """How many ticks lie from the tick `first_ms` to `upto_ms`, and the last of them."""
+    limit = MISSED_COUNT_MAX + 1
+    if accepted_ms < first_ms:
+        count, _, last_ms = count_ticks(job.plan, first_ms - 1, upto_ms, limit=limit)
+        return count, last_ms or first_ms
+    late = {one.at_ms for one in _one_offs(job.plan) if first_ms <= one.at_ms <= accepted_ms}
+    late = {at_ms for at_ms in late if at_ms <= upto_ms} or {first_ms}
+    count, _, last_ms = count_ticks(job.plan, accepted_ms, upto_ms, limit=limit)
+    return count + len(late), last_ms or max(late)
 
 
 def _local(plan: tuple[Schedule, ...], at_ms: int) -> str:
@@ -205,14 +242,17 @@ def _missed_while_paused(
         job_key, state, definition, sequence, txn, now_ms, "paused", tick_ms, tick_ms, 1
     )
     following = next_tick(_one_offs(job.plan), tick_ms)
+    moved = tick_ms > state.cursor_ms
     after = _replace(
-        state, txn=txn, sequence=sequence, cursor_ms=tick_ms, cursor_local="", tz=tz,
-        next_ms=following.at_ms if following else 0, due_ms=following.at_ms if following else 0,
+        state, txn=txn, sequence=sequence, cursor_ms=tick_ms if moved else state.cursor_ms,
+        cursor_local="" if moved else state.cursor_local, tz=tz,
+        next_ms=following.at_ms if following else 0,
+        due_ms=max(following.at_ms, state.due_ms) if following else 0,
     )  # fmt: skip
     return Decision(after, missed=(record,))
 
 
-def _one_offs(plan: tuple[Schedule, ...]) -> tuple[Schedule, ...]:
+def _one_offs(plan: tuple[Schedule, ...]) -> tuple[AtSchedule, ...]:
     return tuple(schedule for schedule in plan if isinstance(schedule, AtSchedule))
 
 
@@ -224,10 +264,10 @@ def break_job(job_key: str, job: Job, now_ms: int, txn: int, detail: str) -> Dec
     missed: tuple[TicksMissed, ...] = ()
     cursor_ms = state.cursor_ms
     if definition is not None and state.next_ms:
-        cursor_ms = state.next_ms
+        cursor_ms = max(cursor_ms, state.next_ms)
         missed = (
             _missed(job_key, state, definition, sequence, txn, now_ms, "error",
-                    cursor_ms, cursor_ms, 1, True, detail[:500]),
+                    state.next_ms, state.next_ms, 1, True, detail[:500]),
         )  # fmt: skip
         sequence += 1
     hold = Hold(reason="decision", since_ms=now_ms, note=detail[:500])
@@ -241,7 +281,7 @@ def break_job(job_key: str, job: Job, now_ms: int, txn: int, detail: str) -> Dec
 
 def forget(job: Job) -> Decision | None:
     """The time to remember a deleted or finished job is over; None when it lives again."""
-    if job.state.status not in ("DELETED", "FINISHED"):
+    if job.state.status not in ("DELETED", "FINISHED") or job.state.open:
         return None
     return Decision(None, undefined=True)
 
@@ -280,8 +320,8 @@ def put(
     if alive and job is not None and job.definition is not None:
         if job.definition.digest == definition.digest and job.state.status != "BROKEN":
             return Decision(job.state)
-        definition = _keep_anchors(definition, job.definition)
-        plan = plan if definition.schedules != job.definition.schedules else job.plan
+        definition, plan = _keep_anchors(definition, plan, job)
+        state = pin(job.state, job.definition)
     if state is None or not alive:
         state = _new_life(state, asked.txn)
     version = state.version + 1
@@ -291,11 +331,15 @@ def put(
     if job is not None and alive and ticking and plan == job.plan:
         after = _replace(state, txn=asked.txn, version=version, sequence=state.sequence + 1)
     else:
-        tick = _first(plan if status == "ACTIVE" else _one_offs(plan), state, definition, asked)
+        planned = plan if status == "ACTIVE" else _one_offs(plan)
+        decided = job.plan if job is not None and alive else plan
+        tick = _first(planned, decided, state, definition, asked)
+        accepted_ms = max(asked.at_ms, state.cursor_ms)
         after = _replace(
             state, txn=asked.txn, version=version, sequence=state.sequence + 1, status=status,
             hold=hold, next_ms=tick.at_ms if tick else 0,
-            due_ms=tick.at_ms + offset_ms if tick else 0, tz=asked.tz, forget_ms=0,
+            due_ms=max(tick.at_ms + offset_ms, accepted_ms) if tick else 0, tz=asked.tz,
+            forget_ms=0,
         )  # fmt: skip
         if tick is None and status == "ACTIVE":
             after = _replace(after, status="FINISHED", forget_ms=asked.now_ms + _keep_ms(plan))
@@ -304,14 +348,33 @@ def put(
 
 
 def _first(
-    plan: tuple[Schedule, ...], state: JobState, definition: JobDefinition, asked: Asked
+    plan: tuple[Schedule, ...],
+    decided: tuple[Schedule, ...],
+    state: JobState,
+    definition: JobDefinition,
+    asked: Asked,
 ) -> Tick | None:
     """The first tick of new schedules: after the acceptance, one-offs up to `late_tolerance`
-    before it, and never one that was decided already or lies before the cursor."""
-    tick = first_tick(plan, asked.at_ms, late_tolerance_ms=definition.late_tolerance_ms)
+    before it, and never one that was decided already, which up to the cursor are those of the
+    schedules `decided`."""
+    oldest_ms = asked.at_ms - definition.late_tolerance_ms
+    late = (
+        schedule.at_ms
+        for schedule in _one_offs(plan)
+        if oldest_ms <= schedule.at_ms <= asked.at_ms
+        and (schedule.at_ms > state.cursor_ms or not _is_tick(decided, schedule.at_ms))
+    )
+    if (late_ms := min(late, default=None)) is not None:
+        return Tick(late_ms)
+    tick = next_tick(plan, asked.at_ms)
     if tick is not None and tick.at_ms <= state.cursor_ms:
         return next_tick_from(plan, _cursor(state))
     return tick
+
+
+def _is_tick(plan: tuple[Schedule, ...], at_ms: int) -> bool:
+    tick = next_tick(plan, at_ms - 1)
+    return tick is not None and tick.at_ms == at_ms
 
 
 def _new_life(stub: JobState | None, txn: int) -> JobState:
@@ -320,16 +383,26 @@ def _new_life(stub: JobState | None, txn: int) -> JobState:
         return JobState(txn=txn, life=txn, version=0, sequence=0, status="ACTIVE")
     return JobState(
         txn=txn, life=txn, version=stub.version, sequence=stub.sequence, status="ACTIVE",
-        cursor_ms=stub.cursor_ms, cursor_local=stub.cursor_local, ids=stub.ids,
+        cursor_ms=stub.cursor_ms, cursor_local=stub.cursor_local, ids=stub.ids, open=stub.open,
     )  # fmt: skip
 
 
-def _keep_anchors(new: JobDefinition, old: JobDefinition) -> JobDefinition:
+def _keep_anchors(
+    new: JobDefinition, plan: tuple[Schedule, ...], job: Job
+) -> tuple[JobDefinition, tuple[Schedule, ...]]:
     """A schedule that is written as before keeps what it was resolved to: an interval its anchor,
     a reminder in 40 days its day."""
-    before = {schedule.written: schedule for schedule in old.schedules}
-    kept = tuple(before.get(schedule.written, schedule) for schedule in new.schedules)
-    return _replace(new, schedules=kept)
+    assert job.definition is not None
+    before = {
+        stored.written: (stored, schedule)
+        for stored, schedule in zip(job.definition.schedules, job.plan, strict=True)
+    }
+    kept = [
+        before.get(stored.written, (stored, schedule))
+        for stored, schedule in zip(new.schedules, plan, strict=True)
+    ]
+    definition = _replace(new, schedules=tuple(stored for stored, _ in kept))
+    return definition, tuple(schedule for _, schedule in kept)
 
 
 def pause(job_key: str, job: Job | None, asked: Asked) -> Decision | Refusal:
@@ -344,7 +417,8 @@ def pause(job_key: str, job: Job | None, asked: Asked) -> Decision | Refusal:
         return Decision(state)
     if state.status == "FINISHED":
         return Refusal("finished", f"job {job_key} has finished: there is nothing to pause")
-    tick = next_tick(_one_offs(job.plan), max(state.cursor_ms, asked.at_ms))
+    seen_ms = min(asked.at_ms, asked.now_ms)
+    tick = next_tick(_one_offs(job.plan), max(state.cursor_ms, seen_ms))
     after = _replace(
         state, txn=asked.txn, sequence=state.sequence + 1, status="PAUSED",
         hold=Hold(reason="paused", since_ms=asked.at_ms, by=asked.by, note=asked.note),
@@ -364,10 +438,12 @@ def resume(job_key: str, job: Job | None, asked: Asked, offset_ms: int = 0) -> D
     if state.status in ("ACTIVE", "FINISHED"):
         return Decision(state)
     tick = next_tick(job.plan, max(asked.at_ms, state.cursor_ms))
+    if 0 < state.next_ms <= asked.at_ms:  # a one-off that our clock has not come to
+        tick = Tick(state.next_ms)
     after = _replace(
         state, txn=asked.txn, sequence=state.sequence + 1, status="ACTIVE", hold=None,
-        next_ms=tick.at_ms if tick else 0, due_ms=tick.at_ms + offset_ms if tick else 0,
-        tz=asked.tz,
+        next_ms=tick.at_ms if tick else 0,
+        due_ms=max(tick.at_ms + offset_ms, asked.at_ms) if tick else 0, tz=asked.tz,
     )  # fmt: skip
     if tick is None:
         after = _replace(after, status="FINISHED", forget_ms=asked.now_ms + _keep_ms(job.plan))
@@ -386,6 +462,7 @@ def delete(job_key: str, job: Job | None, asked: Asked) -> Decision | Refusal:
         txn=asked.txn, life=state.life, version=state.version, sequence=state.sequence + 1,
         status="DELETED", cursor_ms=state.cursor_ms, cursor_local=state.cursor_local,
         runs=state.runs, forget_ms=asked.now_ms + FORGET_DELETED_MS, ids=state.ids,
+        open=pin(state, job.definition).open if job.definition is not None else state.open,
     )  # fmt: skip
     changed = _changed_by(job_key, after, "delete", asked)
     return Decision(after, undefined=True, changed=changed)

@@ -2,6 +2,7 @@
 
     j/tenant/job    definition          s/tenant/job    state
     i/tenant/job    further command ids d/…             due index
+    q/…             what waits for a place
 
 An index key is `d/` + second (5 bytes, big endian) + tenant + 0x00 + millisecond (2 bytes) + job
 + 0x00 + kind + ordinal (2 bytes), so that one ordered scan gives what is due, second by second and
@@ -17,6 +18,7 @@ DEFINITION: Final = b"j/"
 STATE: Final = b"s/"
 IDS: Final = b"i/"
 DUE: Final = b"d/"
+QUEUE: Final = b"q/"
 IDS_SUFFIX: Final = b"#ids"
 
 _SECOND = slice(2, 7)
@@ -29,6 +31,7 @@ class Kind(IntEnum):
     """Why an entry is due."""
 
     TICK = 0
+    LEASE = 2
     FORGET = 5
 
 
@@ -45,6 +48,26 @@ def owner_of(key: bytes) -> bytes:
     """Job key of an index key's job."""
     end = key.index(0, _TENANT_AT)
     return b"%b/%b" % (key[_TENANT_AT:end], key[end + 3 : -4])
+
+
+def ordinal_of(key: bytes) -> int:
+    """Which of the job's executions an index or queue key is about."""
+    return int.from_bytes(key[-2:], "big")
+
+
+def queue_key(
+    pool: bytes, handler: bytes, tenant: bytes, due_ms: int, job: bytes, ordinal: int
+) -> bytes:
+    """Key of an execution that waits for a place: by pool and handler, then tenant, then time."""
+    return b"%b%b\x00%b\x00%b\x00%b%b%b" % (
+        QUEUE, pool, handler, tenant, due_ms.to_bytes(6, "big"), job, ordinal.to_bytes(2, "big")
+    )  # fmt: skip
+
+
+def parse_queue(key: bytes) -> tuple[str, str, bytes, bytes]:
+    """Pool, handler, tenant and job key of a queue key."""
+    pool, handler, tenant, rest = key[len(QUEUE) :].split(b"\x00", 3)
+    return pool.decode(), handler.decode(), tenant, b"%b/%b" % (tenant, rest[6:-2])
 
 
 def due_ms_of(key: bytes) -> int:

@@ -12,26 +12,21 @@ from typing import Any, Final
 import msgspec
 
 from schemas import limits
-from schemas.commands import JobSpec, ScheduleSpec, TopicTargetSpec
+from schemas.commands import JobSpec, ScheduleSpec
 from schemas.replies import Problem
-from schemas.state import JobDefinition, TopicTarget
+from schemas.state import JobDefinition
 from schemas.state import Schedule as StoredSchedule
 from schemas.units import Unreadable, parse_duration_ms
 
 from .problem import InvalidSchedule
 from .schedule import AtSchedule, CronSchedule, EverySchedule, Schedule
 from .schedule_input import read_schedule, schedule_warnings
+from .target_spec import bound, check_target, choice
 
 CONCURRENCY_BUILT: Final = ("forbid",)
 CONCURRENCY_KNOWN: Final = ("forbid", "allow", "replace", "queue_one", "queue")
 MISSED_BUILT: Final = ("latest",)
 MISSED_KNOWN: Final = ("latest", "skip", "all")
-OUTCOME_BUILT: Final = ("none",)
-OUTCOME_KNOWN: Final = ("none", "report")
-
-_TOPIC_CHARS: Final = frozenset(
-    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
-)
 
 
 class Admitted(msgspec.Struct, frozen=True, gc=False):
@@ -43,21 +38,25 @@ class Admitted(msgspec.Struct, frozen=True, gc=False):
 
 
 def admit(
-    tenant: str, job: str, spec: JobSpec, *, accepted_ms: int, namespace: str
+    tenant: str, job: str, spec: JobSpec, *, accepted_ms: int, namespace: str, decided_ms: int = 0
 ) -> Admitted | tuple[Problem, ...]:
-    """Check the whole definition; every problem at once, or what can be run."""
+    """Check the whole definition; every problem at once, or what can be run.
+
+    Up to `decided_ms` the job's ticks are decided: `now` and `in` come after that, also where the
+    command was appended before.
+    """
     problems: list[Problem] = []
     tolerance_ms = _tolerance_ms(spec.late_tolerance, problems)
-    stored, plan = _schedules(spec.schedules, accepted_ms, tolerance_ms, problems)
-    topic = _topic(spec.topic, namespace, problems)
-    _choice("concurrency", spec.concurrency, CONCURRENCY_BUILT, CONCURRENCY_KNOWN, problems)
-    _choice("missed", spec.missed, MISSED_BUILT, MISSED_KNOWN, problems)
+    stored, plan = _schedules(spec.schedules, accepted_ms, decided_ms, tolerance_ms, problems)
+    targets = check_target(spec, namespace, problems)
+    choice("concurrency", spec.concurrency, CONCURRENCY_BUILT, CONCURRENCY_KNOWN, problems)
+    choice("missed", spec.missed, MISSED_BUILT, MISSED_KNOWN, problems)
     if spec.max_attempts != 1:
         problems.append(
             Problem("max_attempts", f"{spec.max_attempts}: retries are not built yet", "1")
         )
-    _bound("name", len(spec.name), limits.NAME_CHARS_MAX, "characters", problems)
-    _bound("content_type", len(spec.content_type), 256, "characters", problems)
+    bound("name", len(spec.name), limits.NAME_CHARS_MAX, "characters", problems)
+    bound("content_type", len(spec.content_type), 256, "characters", problems)
     if len(spec.payload) > limits.PAYLOAD_BYTES_MAX:
         problems.append(
             Problem(
@@ -70,11 +69,12 @@ def admit(
         return tuple(problems)
     definition = JobDefinition(
         txn=0, tenant=tenant, job=job, life=0, version=0, name=spec.name, schedules=stored,
-        topic=topic, payload=spec.payload, content_type=spec.content_type,
+        topic=targets.topic, http=targets.http, worker=targets.worker, payload=spec.payload,
+        content_type=spec.content_type,
         concurrency=spec.concurrency, missed=spec.missed, late_tolerance_ms=tolerance_ms,
         max_attempts=spec.max_attempts, digest=digest(spec),
     )  # fmt: skip
-    return Admitted(definition, plan, schedule_warnings(plan))
+    return Admitted(definition, plan, schedule_warnings(plan) + targets.warnings)
 
 
 def digest(spec: JobSpec) -> bytes:
@@ -123,7 +123,11 @@ def _store(schedule: Schedule, written: str) -> StoredSchedule:
 
 
 def _schedules(
-    specs: tuple[ScheduleSpec, ...], accepted_ms: int, tolerance_ms: int, problems: list[Problem]
+    specs: tuple[ScheduleSpec, ...],
+    accepted_ms: int,
+    decided_ms: int,
+    tolerance_ms: int,
+    problems: list[Problem],
 ) -> tuple[tuple[StoredSchedule, ...], tuple[Schedule, ...]]:
     if not 1 <= len(specs) <= limits.SCHEDULES_MAX:
         problems.append(
@@ -136,6 +140,8 @@ def _schedules(
         except InvalidSchedule as invalid:
             problems += [_told(problem) for problem in invalid.problems]
             continue
+        if isinstance(schedule, AtSchedule) and spec.at is None and schedule.at_ms <= decided_ms:
+            schedule = AtSchedule(at_ms=decided_ms + 1)
         stored.append(_store(schedule, _written(spec)))
         plan.append(schedule)
     return tuple(stored), tuple(plan)
@@ -195,51 +201,3 @@ def _tolerance_ms(text: str, problems: list[Problem]) -> int:
     if tolerance_ms > limits.LATE_TOLERANCE_MS_MAX:
         problems.append(Problem("late_tolerance", f"{text} is longer than a day", "at most 24h"))
     return tolerance_ms
-
-
-def _topic(
-    spec: TopicTargetSpec | None, namespace: str, problems: list[Problem]
-) -> TopicTarget | None:
-    if spec is None:
-        problems.append(
-            Problem("target", "is missing", '{"topic": {"name": "…"}} names a Kafka topic')
-        )
-        return None
-    name = spec.name
-    foreign = set(name) - _TOPIC_CHARS
-    if not name or len(name) > limits.TOPIC_CHARS_MAX or foreign or name in (".", ".."):
-        shown = f", not {min(foreign)!r}" if foreign else ""
-        problems.append(
-            Problem("target.topic.name", f"{name!r} is no topic name",
-                    f"1 to {limits.TOPIC_CHARS_MAX} of A-Z a-z 0-9 . _ -{shown}")
-        )  # fmt: skip
-    elif name.startswith((f"{namespace}.", "__")):
-        problems.append(
-            Problem("target.topic.name", f"{name!r} belongs to Horolog or to Kafka",
-                    "a topic of your own")
-        )  # fmt: skip
-    _choice("target.topic.outcome", spec.outcome, OUTCOME_BUILT, OUTCOME_KNOWN, problems)
-    key = spec.key.encode() if spec.key is not None else None
-    _bound("target.topic.key", len(key or b""), limits.TARGET_KEY_BYTES_MAX, "bytes", problems)
-    _bound("target.topic.headers", len(spec.headers), limits.HEADERS_MAX, "headers", problems)
-    for header, value in spec.headers.items():
-        where = f"target.topic.headers.{header}"
-        _bound(where, len(header) + len(value.encode()), limits.HEADER_BYTES_MAX, "bytes", problems)
-        lower = header.lower()
-        if lower.startswith(("ce_", "x-horolog-", "idempotency-key", "x-deduplication-key")):
-            problems.append(Problem(where, "is set by Horolog", "another header name"))
-    return TopicTarget(name=name, key=key, headers=dict(spec.headers), outcome="none")
-
-
-def _choice(
-    field: str, value: str, built: tuple[str, ...], known: tuple[str, ...], problems: list[Problem]
-) -> None:
-    if value in built:
-        return
-    what = "is not built yet" if value in known else "is no choice"
-    problems.append(Problem(field, f"{value!r} {what}", " or ".join(built)))
-
-
-def _bound(field: str, found: int, most: int, unit: str, problems: list[Problem]) -> None:
-    if found > most:
-        problems.append(Problem(field, f"{found} {unit} are too many", f"at most {most}"))

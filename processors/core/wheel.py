@@ -3,7 +3,7 @@
 Two levels. Buckets hold the keys of one second each, tenant by tenant; when a second's first key
 is due, its tenants join the ready set, where draws go round by tenant and within a tenant by time:
 a tenant's older work never stands before another's. A bucket holds at most a share of keys per
-tenant; what is beyond is read from the index when it comes to it.
+tenant, and the wheel so many in all; what is beyond is read from the index when it comes to it.
 
 It is a cache: keys only, rebuilt at a take-over, and whoever draws a key checks it against the
 state before acting on it.
@@ -118,7 +118,7 @@ class Wheel:
         return self._count
 
     def _put(self, key: bytes) -> bool:
-        """Hold the key; False when the tenant's share of that second is full."""
+        """Hold the key; False when the tenant's share of that second, or the wheel, is full."""
         second, tenant = second_and_tenant(key)
         due_ms = due_ms_of(key)
         queue = self._open.get(tenant)
@@ -136,7 +136,7 @@ class Wheel:
         found = tenants.get(tenant)
         if found is None:
             found = tenants[tenant] = _Bucket()
-        if len(found.keys) >= self._share:
+        if len(found.keys) >= self._share or self._count >= self._keys_max:
             found.more = True
             return False
         found.keys.append(key)
@@ -147,8 +147,12 @@ class Wheel:
         """Into a second that is open already, unless the index will give it anyway."""
         if bucket.more and (not bucket.keys or key > bucket.keys[-1]):
             return True
-        insort(bucket.keys, key, lo=bucket.next)
-        self._count += 1
+        if self._count >= self._keys_max:  # let the index give this second in order
+            self._count -= len(bucket.keys) - bucket.next
+            bucket.keys, bucket.next, bucket.more = [], 0, True
+        else:
+            insort(bucket.keys, key, lo=bucket.next)
+            self._count += 1
         if any(parked == tenant and at > due_ms for at, parked in self._parked):
             self._parked = [(due_ms if t == tenant else at, t) for at, t in self._parked]
             heapify(self._parked)
@@ -209,11 +213,12 @@ class Wheel:
         """The next share of an overfull bucket, from the index."""
         prefix = second_prefix(second) + tenant + b"\x00"
         lower = bucket.keys[-1] + b"\x00" if bucket.keys else prefix
-        pairs = self._scan(lower, prefix[:-1] + b"\x01", self._share)
+        share = self._share if self._count < self._keys_max else QUANTUM
+        pairs = self._scan(lower, prefix[:-1] + b"\x01", share)
         bucket.keys = [key for key, _ in pairs]
         bucket.next = 0
         self._count += len(pairs)
-        bucket.more = len(pairs) == self._share
+        bucket.more = len(pairs) == share
         return bool(pairs)
 
 

@@ -15,9 +15,7 @@ from streams.kafka import KafkaLog
 from streams.memory import ManualClock, MemoryBroker, MemoryLog, MemoryStores
 from streams.ports import Log, Stores
 from streams.rocks import RocksStores
-from tests.broker.conftest import broker, namespace
 
-__all__ = ["broker", "namespace"]
 
 SETTLED_S = 20.0
 

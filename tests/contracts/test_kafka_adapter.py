@@ -20,7 +20,6 @@ from streams.kafka.ownership import KafkaOwnership
 from streams.kafka.refusals import batch_bytes
 from streams.kafka.settings import ClientSettings
 from streams.ports import Produced
-from tests.broker.conftest import own_broker
 from tests.contracts.conftest import KafkaCluster, until
 from tests.contracts.test_log_contract import values
 

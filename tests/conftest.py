@@ -1,4 +1,4 @@
-"""A real Kafka for the tests of this folder: one per session, in a folder of its own."""
+"""A real Kafka for the tests that want one: one per session, in a folder of its own."""
 
 import os
 import sys
@@ -7,9 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from horolog.broker import probe, server
 from horolog.broker.prepare import prepare
+
+
+# Machines are shared and noisy: how long an example takes says nothing about what it shows.
+settings.register_profile("horolog", deadline=None)
+settings.load_profile("horolog")
 
 
 @pytest.fixture(scope="session")

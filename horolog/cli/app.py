@@ -1,0 +1,36 @@
+"""Every command in one tree."""
+
+import typer
+
+from . import broker, cron, demo, executions, jobs, run, topics, up
+from .frame import EXIT_CODES, command, group
+
+app = group("Horolog runs jobs on time, from a Kafka log. Everything else follows from that log.")
+_help = group("More about the command itself.")
+
+app.add_typer(jobs.app, name="job")
+app.add_typer(executions.app, name="execution")
+app.add_typer(cron.app, name="cron")
+app.add_typer(run.app, name="run")
+app.add_typer(broker.app, name="broker")
+app.add_typer(topics.app, name="topics")
+up.add_to(app)
+demo.add_to(app)
+
+
+@command(app, "version")
+def _version() -> None:
+    """Say which version this is."""
+    from importlib.metadata import version
+
+    typer.echo(f"horolog {version('horolog-server')}")
+
+
+@command(_help, "exit-codes")
+def _exit_codes() -> None:
+    """Say what each exit code means."""
+    for code, meaning in EXIT_CODES.items():
+        typer.echo(f"{code:>3}  {meaning}")
+
+
+app.add_typer(_help, name="help")

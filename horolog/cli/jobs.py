@@ -1,0 +1,307 @@
+"""`horolog job`: everything about jobs."""
+
+import getpass
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .frame import (
+    NOT_FOUND,
+    USAGE,
+    Failure,
+    Format,
+    JobId,
+    Output,
+    Tenant,
+    command,
+    group,
+    open_log,
+    refusal,
+    say,
+)
+from .table import write_one, write_rows
+
+if TYPE_CHECKING:
+    from horolog.client import Sendable
+    from horolog.settings import Settings
+    from schemas.replies import Accepted, Refused
+
+app = group("Jobs: what is to run and when.")
+
+Note = Annotated[str, typer.Option(help="Why; kept with the change.", metavar="TEXT")]
+IfMatch = Annotated[
+    int | None,
+    typer.Option(help="Only if the job is at this version; 0: only if it does not exist.",
+                 metavar="VERSION"),
+]  # fmt: skip
+CommandId = Annotated[
+    str,
+    typer.Option(help="A command with the same id takes effect once within an hour.",
+                 metavar="ID"),
+]  # fmt: skip
+Wait = Annotated[
+    float, typer.Option(help="Seconds to wait for the scheduler's answer.", metavar="SECONDS")
+]
+
+
+@command(app, "put")
+def put(
+    settings: "Settings",
+    job: JobId,
+    cron: Annotated[
+        list[str] | None,
+        typer.Option(help="Five fields, or six with seconds first.", metavar="FIELDS"),
+    ] = None,
+    timezone: Annotated[
+        list[str] | None,
+        typer.Option(help="Zone of --cron and local --at, as Europe/Paris.  [default: UTC]",
+                     metavar="ZONE"),
+    ] = None,
+    every: Annotated[
+        list[str] | None,
+        typer.Option(help="Elapsed time between ticks, as 10s or 1h30m.", metavar="DURATION"),
+    ] = None,
+    at: Annotated[
+        list[str] | None,
+        typer.Option(help="Once, as 2030-01-01T09:00:00+01:00, or local with --timezone.",
+                     metavar="INSTANT"),
+    ] = None,
+    in_: Annotated[
+        list[str] | None,
+        typer.Option("--in", help="Once, so long after the acceptance.", metavar="DURATION"),
+    ] = None,
+    now: Annotated[bool, typer.Option("--now", help="Once, at once.")] = False,
+    topic: Annotated[
+        str | None, typer.Option(help="Kafka topic to fire into.", metavar="NAME")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help="Key of the records in that topic.", metavar="TEXT")
+    ] = None,
+    payload: Annotated[
+        str | None, typer.Option(help="What the record holds.", metavar="JSON")
+    ] = None,
+    payload_file: Annotated[
+        Path | None, typer.Option(help="A file whose bytes the record holds.", metavar="FILE")
+    ] = None,
+    content_type: Annotated[
+        str | None,
+        typer.Option(help="Type of the payload.  [default: application/json; of a file that is "
+                     "not named .json application/octet-stream]", metavar="TYPE"),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Display name of the job.", metavar="TEXT")
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option("--file", "-f", help="The whole definition as JSON; - is standard input.",
+                     metavar="FILE"),
+    ] = None,
+    note: Note = "",
+    if_match: IfMatch = None,
+    command_id: CommandId = "",
+    tenant: Tenant = None,
+    wait: Wait = 30.0,
+    output: Output = Format.TABLE,
+) -> None:  # fmt: skip
+    """Create a job or replace its definition. The same content changes nothing.
+
+    Schedule options may be repeated and combined: a job has one to ten schedules.
+    """
+    from horolog.client import JsonPut
+    from schemas.replies import Refused
+
+    from .definition import Written, complete_refusal, from_file, from_options
+
+    written = Written(
+        cron=cron or [], timezone=timezone or [], every=every or [], at=at or [], in_=in_ or [],
+        now=now, topic=topic, key=key, payload=payload, payload_file=payload_file,
+        content_type=content_type, name=name,
+    )  # fmt: skip
+    if file is not None and not written.nothing:
+        raise Failure("--file holds the whole definition", kind="usage", code=USAGE,
+                      hint="leave out the options that say what is in it")  # fmt: skip
+    definition = from_file(file) if file is not None else from_options(written)
+    asked = JsonPut(
+        tenant=tenant or settings.tenant, job=job, definition=definition, note=note,
+        if_match=if_match, command_id=command_id,
+    )  # fmt: skip
+    answer = _send(settings, asked, wait)
+    if isinstance(answer, Refused) and answer.kind == "invalid":
+        answer = complete_refusal(answer, definition, time.time_ns() // 1_000_000)
+    _answer(answer, output, "accepted")
+
+
+@command(app, "get")
+def get(
+    settings: "Settings", job: JobId, tenant: Tenant = None, output: Output = Format.TABLE
+) -> None:
+    """Show a job: its definition with every default, how it stands, its next runs."""
+    from .reading import read_jobs
+    from .shown import job_document, job_lines
+
+    owner = tenant or settings.tenant
+    view = read_jobs(settings, owner, job).job(owner, job)
+    if view is None:
+        raise Failure(f"there is no job {owner}/{job}", kind="not_found", code=NOT_FOUND,
+                      hint=f"`horolog job list --tenant {owner}` lists the jobs")  # fmt: skip
+    document = job_document(view)
+    write_one(job_lines(document) if output is Format.TABLE else document, output)
+
+
+@command(app, "list")
+def list_jobs(
+    settings: "Settings",
+    state: Annotated[
+        str | None,
+        typer.Option(help="Only those that are ACTIVE, PAUSED, FINISHED or BROKEN.",
+                     metavar="STATE"),
+    ] = None,
+    tenant: Tenant = None,
+    output: Output = Format.TABLE,
+) -> None:  # fmt: skip
+    """List the tenant's jobs by id."""
+    from .reading import read_jobs
+    from .shown import job_row, schedule_text
+
+    owner = tenant or settings.tenant
+    rows = [
+        job_row(view)
+        for view in read_jobs(settings, owner).jobs(owner)
+        if state is None or view.state.status == state.upper()
+    ]
+    if output is Format.TABLE:
+        for row in rows:
+            row["schedules"] = "; ".join(schedule_text(form) for form in row["schedules"])
+    write_rows(rows, ("job", "state", "version", "next_run", "schedules", "topic", "runs", "name"),
+               output)  # fmt: skip
+
+
+@command(app, "delete")
+def delete(
+    settings: "Settings",
+    job: JobId,
+    note: Note = "",
+    if_match: IfMatch = None,
+    command_id: CommandId = "",
+    tenant: Tenant = None,
+    wait: Wait = 30.0,
+    output: Output = Format.TABLE,
+) -> None:
+    """End a job. Its id may be used again at once; its history stays."""
+    from schemas.commands import DeleteJob
+
+    asked = DeleteJob(
+        tenant=tenant or settings.tenant, job=job, note=note, if_match=if_match,
+        command_id=command_id,
+    )  # fmt: skip
+    _answer(_send(settings, asked, wait), output, "deleted")
+
+
+@command(app, "pause")
+def pause(
+    settings: "Settings",
+    job: JobId,
+    note: Note = "",
+    if_match: IfMatch = None,
+    command_id: CommandId = "",
+    tenant: Tenant = None,
+    wait: Wait = 30.0,
+    output: Output = Format.TABLE,
+) -> None:
+    """No ticks from now on, until `resume`. Triggers work."""
+    from schemas.commands import PauseJob
+
+    asked = PauseJob(
+        tenant=tenant or settings.tenant, job=job, note=note, if_match=if_match,
+        command_id=command_id,
+    )  # fmt: skip
+    _answer(_send(settings, asked, wait), output, "paused")
+
+
+@command(app, "resume")
+def resume(
+    settings: "Settings",
+    job: JobId,
+    note: Note = "",
+    if_match: IfMatch = None,
+    command_id: CommandId = "",
+    tenant: Tenant = None,
+    wait: Wait = 30.0,
+    output: Output = Format.TABLE,
+) -> None:
+    """Ticks again, from now on. Also takes a BROKEN job back into service."""
+    from schemas.commands import ResumeJob
+
+    asked = ResumeJob(
+        tenant=tenant or settings.tenant, job=job, note=note, if_match=if_match,
+        command_id=command_id,
+    )  # fmt: skip
+    _answer(_send(settings, asked, wait), output, "resumed")
+
+
+@command(app, "trigger")
+def trigger(
+    settings: "Settings",
+    job: JobId,
+    payload: Annotated[
+        str | None, typer.Option(help="Instead of the job's own payload.", metavar="JSON")
+    ] = None,
+    scheduled_at: Annotated[
+        str | None, typer.Option(help="Nominal time of the run.  [default: now]", metavar="INSTANT")
+    ] = None,
+    note: Note = "",
+    command_id: CommandId = "",
+    tenant: Tenant = None,
+    wait: Wait = 30.0,
+    output: Output = Format.TABLE,
+) -> None:
+    """Run a job once, now, beside its schedule; also one that is paused or finished."""
+    import msgspec
+
+    from schemas.commands import TriggerJob
+
+    data: bytes | None = None
+    if payload is not None:
+        try:
+            data = msgspec.json.encode(msgspec.json.decode(payload))
+        except msgspec.DecodeError as error:
+            raise Failure(f"--payload is no JSON: {error}", kind="usage", code=USAGE,
+                          hint="a text needs quotes: '\"hello\"'") from error  # fmt: skip
+    asked = TriggerJob(
+        tenant=tenant or settings.tenant, job=job, payload=data, scheduled_at=scheduled_at,
+        note=note, command_id=command_id,
+    )  # fmt: skip
+    _answer(_send(settings, asked, wait), output, "triggered")
+
+
+def _send(settings: "Settings", asked: "Sendable", wait_s: float) -> "Accepted | Refused":
+    from horolog.client import KafkaClient
+
+    with KafkaClient(open_log(settings), namespace=settings.namespace, by=_user()) as client:
+        return client.send(asked, wait_s=wait_s)
+
+
+def _answer(answer: "Accepted | Refused", output: Format, done: str) -> None:
+    import msgspec
+
+    from schemas.replies import Refused
+
+    if isinstance(answer, Refused):
+        raise refusal(answer)
+    for warning in answer.warnings:
+        say(f"warning: {warning}")
+    if output is not Format.TABLE:
+        write_one(msgspec.structs.asdict(answer), output)
+        return
+    again = ", as answered before under this command id" if answer.repeated else ""
+    run = f", execution {answer.execution_id}" if answer.execution_id else ""
+    typer.echo(f"{answer.tenant}/{answer.job} {done}, version {answer.version}{run}{again}")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no such user in this container
+        return ""

@@ -1,0 +1,182 @@
+"""Jobs and executions as they are shown: names of fields as users write them, times as text.
+
+Defaults that were filled in are shown like everything else.
+"""
+
+import base64
+from typing import Any, Final
+
+import msgspec
+
+from processors.core.preview import preview
+from processors.core.spec import plan_of
+from projections.jobs import Execution, JobView
+from schemas.state import JobDefinition, Schedule
+from schemas.units import format_duration, format_instant
+
+NEXT_RUNS: Final = 5
+
+
+def job_row(view: JobView) -> dict[str, Any]:
+    """A job as a line of a list."""
+    definition, state = view.definition, view.state
+    return {
+        "tenant": definition.tenant,
+        "job": definition.job,
+        "state": state.status,
+        "version": state.version,
+        "next_run": instant(state.next_ms) if state.status == "ACTIVE" else None,
+        "schedules": [schedule_form(schedule) for schedule in definition.schedules],
+        "topic": definition.topic.name if definition.topic else None,
+        "runs": state.runs,
+        "name": definition.name,
+    }
+
+
+def job_document(view: JobView) -> dict[str, Any]:
+    """Everything that is known of a job, with its next runs."""
+    definition, state = view.definition, view.state
+    hold = state.hold
+    target = definition.topic
+    return {
+        "tenant": definition.tenant,
+        "job": definition.job,
+        "name": definition.name,
+        "state": state.status,
+        "version": state.version,
+        "life": state.life,
+        "hold": None
+        if hold is None
+        else {
+            "reason": hold.reason,
+            "since": instant(hold.since_ms),
+            "by": hold.by,
+            "note": hold.note,
+        },
+        "schedules": [schedule_form(schedule) for schedule in definition.schedules],
+        "next_runs": next_runs(view),
+        "last_tick": instant(state.cursor_ms),
+        "runs": state.runs,
+        "target": None
+        if target is None
+        else {
+            "topic": {
+                "name": target.name,
+                "key": target.key.decode() if target.key is not None else None,
+                "headers": dict(target.headers),
+                "outcome": target.outcome,
+            }
+        },
+        **payload_form(definition),
+        "content_type": definition.content_type,
+        "concurrency": definition.concurrency,
+        "missed": definition.missed,
+        "late_tolerance": format_duration(definition.late_tolerance_ms),
+        "max_attempts": definition.max_attempts,
+        "tzdata": state.tz,
+    }
+
+
+def next_runs(view: JobView, count: int = NEXT_RUNS) -> list[dict[str, Any]]:
+    """The stored next tick and those that follow it; none unless the job is active."""
+    state = view.state
+    if state.status != "ACTIVE" or not state.next_ms:
+        return []
+    ticks = preview(
+        plan_of(view.definition), state.next_ms - 1, count,
+        jitter_offset_ms=state.due_ms - state.next_ms,
+    )  # fmt: skip
+    return [msgspec.structs.asdict(tick) for tick in ticks]
+
+
+def schedule_form(schedule: Schedule) -> dict[str, Any]:
+    """A schedule as written, completed by what it was resolved to."""
+    written: dict[str, Any] = msgspec.json.decode(schedule.written) if schedule.written else {}
+    resolved: dict[str, Any]
+    match schedule.kind:
+        case "cron":
+            dst = {"gap": schedule.gap, "repeat": schedule.repeat}
+            resolved = {"cron": schedule.cron, "timezone": schedule.timezone, "dst": dst}
+        case "every":
+            resolved = {
+                "every": format_duration(schedule.every_ms),
+                "anchor": instant(schedule.anchor_ms),
+            }
+        case "at":
+            resolved = {"instant": instant(schedule.at_ms)}
+    return written | resolved
+
+
+def schedule_text(form: dict[str, Any]) -> str:
+    """A schedule in a few words."""
+    if "cron" in form:
+        return f"cron {form['cron']} {form['timezone']}"
+    if "every" in form:
+        return f"every {form['every']}"
+    kind = next((name for name in ("at", "in", "now") if name in form), "at")
+    return f"{kind} {form['instant']}"
+
+
+def payload_form(definition: JobDefinition) -> dict[str, Any]:
+    """The payload as JSON where it is, else as base64."""
+    if not definition.payload:
+        return {"payload": None}
+    if definition.content_type == "application/json":
+        try:
+            return {"payload": msgspec.json.decode(definition.payload)}
+        except msgspec.DecodeError:
+            pass
+    return {"payload_base64": base64.b64encode(definition.payload).decode()}
+
+
+def job_lines(document: dict[str, Any]) -> dict[str, Any]:
+    """A job's document for people: a few lines per field at most."""
+    lines = dict(document)
+    lines["schedules"] = [schedule_text(form) for form in document["schedules"]]
+    lines["next_runs"] = [_run_text(run) for run in document["next_runs"]]
+    hold, target = document["hold"], document["target"]
+    if hold is not None:
+        told = f"{hold['reason']} since {hold['since']}"
+        told += f" by {hold['by']}" if hold["by"] else ""
+        lines["hold"] = told + (f": {hold['note']}" if hold["note"] else "")
+    if target is not None:
+        topic = target["topic"]
+        key = f", key {topic['key']}" if topic["key"] is not None else ""
+        lines["target"] = f"topic {topic['name']}{key}, outcome {topic['outcome']}"
+    return lines
+
+
+def execution_row(execution: Execution) -> dict[str, Any]:
+    """An execution, or a run of missed ticks, as a line of a list."""
+    return {
+        "tenant": execution.tenant,
+        "job": execution.job,
+        "scheduled_at": instant(execution.scheduled_at),
+        "last_scheduled_at": instant(execution.last_scheduled_at),
+        "count": execution.count,
+        "exact": execution.exact,
+        "state": execution.state,
+        "reason": execution.reason,
+        "detail": execution.detail,
+        "due_at": instant(execution.due_at),
+        "claimed_at": instant(execution.claimed_at),
+        "execution_id": execution.execution_id,
+        "attempt": execution.attempt,
+        "version": execution.version,
+        "topic": execution.topic,
+        "partition": execution.partition,
+    }
+
+
+def instant(at_ms: int) -> str | None:
+    """UTC text; None for an instant that is not there."""
+    return format_instant(at_ms) if at_ms else None
+
+
+def _run_text(run: dict[str, Any]) -> str:
+    text: str = run["at"]
+    if run["zone"] != "UTC":
+        text += f"  {run['local']}{run['offset']} {run['zone']}"
+    if run["effective"] != run["at"]:
+        text += f"  with jitter {run['effective']}"
+    return text + "".join(f"  ({note})" for note in run["notes"])

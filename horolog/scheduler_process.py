@@ -1,0 +1,146 @@
+"""One scheduler as a process: checks, wiring, signals, the end."""
+
+import fcntl
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import structlog
+
+from horolog import logs
+from horolog.broker.probe import cluster_id_at
+from horolog.settings import Settings
+from processors import service
+from processors.topology import topic_set
+from schemas import limits
+from streams import admin
+from streams.clock import SystemClock
+from streams.crash import from_environment
+from streams.errors import Refuse, Unavailable
+from streams.kafka import KafkaLog
+from streams.runner import Runner
+from streams.topics import describe
+
+KAFKA_S: Final = 30.0
+
+
+def run(
+    settings: Settings, bootstrap: str, *, member: str | None, until_stdin_ends: bool = False
+) -> None:
+    """Run a scheduler until it is told to stop by SIGTERM, SIGINT or, with `until_stdin_ends`, by
+    the end of its standard input, which is the end of whoever started it.
+
+    Raises `Refuse` with the reason when going on would break a promise, `Unavailable` when Kafka
+    does not answer at the start.
+    """
+    member = _usable(member or socket.gethostname())
+    logs.configure(service="scheduler", member=member, namespace=settings.namespace)
+    log = structlog.stdlib.get_logger("horolog.scheduler")
+    _check_topics(settings, bootstrap, log)
+    cluster = cluster_id_at(bootstrap, settings.kafka.client, timeout_s=KAFKA_S)
+    if cluster is None:
+        raise Unavailable(f"Kafka at {bootstrap} does not say which cluster it is")
+    state_dir = settings.state_dir(member)
+    lock = _only_one(state_dir, member)
+    clock, crash = SystemClock(), from_environment(os.environ)
+    runner, _ = service.build(
+        service.Service(
+            namespace=settings.namespace, cluster=cluster, partitions=settings.partitions,
+            member=member, state_dir=state_dir,
+        ),
+        log=KafkaLog(bootstrap, settings.kafka.client, crash),
+        clock=clock, alarm=_alarm(log), crash=crash,
+    )  # fmt: skip
+    tune = getattr(service, "tune_process", None)
+    if tune is not None:
+        tune()
+    service.guard(runner, clock, _alarm(log))
+    _stop_on_signals(runner, log)
+    if until_stdin_ends:
+        threading.Thread(target=_await_end_of_stdin, args=(runner,), daemon=True).start()
+    log.info("scheduler_started", cluster=cluster, state_dir=str(state_dir))
+    runner.run()
+    log.info("scheduler_stopped")
+    os.close(lock)
+
+
+def _usable(member: str) -> str:
+    """The name itself, which becomes a folder and an instance id of a Kafka group."""
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", member):
+        raise Refuse(
+            f"--member {member!r}: 1 to 128 letters, digits, '.', '_' or '-', of which the first "
+            f"is a letter, a digit or '_'"
+        )
+    return member
+
+
+def _check_topics(settings: Settings, bootstrap: str, log: structlog.stdlib.BoundLogger) -> None:
+    config = {**settings.kafka.client, "bootstrap.servers": bootstrap}
+    wanted = topic_set(settings.namespace, settings.partitions)
+    problems = admin.verify(config, wanted, timeout_s=KAFKA_S)
+    fatal = [problem for problem in problems if problem.fatal]
+    if fatal:
+        raise Refuse(f"the topics are not as they must be:\n{describe(fatal)}")
+    for problem in problems:
+        log.warning("topic_differs", topic=problem.topic, what=problem.what, found=problem.found,
+                    expected=problem.expected)  # fmt: skip
+
+
+def _only_one(state_dir: Path, member: str) -> int:
+    """Hold the folder's lock for as long as the process lives: two under one name would take the
+    partitions from each other for ever."""
+    state_dir.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(state_dir / "member.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise Refuse(
+            f"a scheduler with the name {member} runs already on {state_dir}; "
+            f"give this one another name with --member"
+        ) from None
+    return descriptor
+
+
+def _alarm(log: structlog.stdlib.BoundLogger) -> Callable[..., None]:
+    def alarm(event: str, **values: object) -> None:
+        log.warning(event, **values)
+
+    return alarm
+
+
+def _stop_on_signals(runner: Runner, log: structlog.stdlib.BoundLogger) -> None:
+    def stop(number: int, frame: FrameType | None) -> None:
+        del frame
+        log.info("scheduler_stopping", signal=signal.Signals(number).name)
+        _bound_drain()
+        runner.stop()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+
+
+def _bound_drain() -> None:
+    """However the drain hangs, the process ends; what it left undone the next owner restores."""
+
+    def end() -> None:
+        sys.stderr.write(f"the drain took longer than {limits.DRAIN_S:.0f} s\n")
+        sys.stderr.flush()
+        os._exit(1)
+
+    timer = threading.Timer(limits.DRAIN_S, end)
+    timer.daemon = True
+    timer.start()
+
+
+def _await_end_of_stdin(runner: Runner) -> None:
+    while os.read(0, 4_096):
+        pass
+    _bound_drain()
+    runner.stop()

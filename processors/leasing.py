@@ -1,0 +1,294 @@
+"""Leases of one partition: places, what waits for them, items to workers, lost leases.
+
+Binds `core.places`, `core.waiting` and `core.executions` to a step of the scheduler. Places are
+taken and given back while a step decides; a step that is dropped is followed by `resume`, which
+counts them again from the state.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
+from heapq import heappop, heappush
+from hmac import compare_digest
+from typing import Final
+
+import msgspec
+
+from schemas import limits
+from schemas.bindings import SLOTS_WANTED, WORK_BATCH
+from schemas.leases import HttpCall, WorkBatch, WorkItem, WorkKind
+from schemas.partition import partition_of
+from schemas.slots import SlotsGranted
+from schemas.state import JobDefinition, OpenExecution
+from streams.layout import topic_name
+from streams.ports import Produced, Store
+from streams.transaction import Transaction
+
+from .core.executions import Placed
+from .core.keys import DUE, KIND_AT, Kind, owner_of, second_prefix
+from .core.places import PoolPlaces
+from .core.waiting import Waiting
+from .topology import SLOT_REQUESTS, inbox_of
+
+SCAN_KEYS: Final = 5_000
+TOKEN_BYTES: Final = 16
+
+Opened = Callable[[bytes, int], OpenExecution | None]
+"""From job key and ordinal to the open execution, as stored."""
+
+
+class _Resend(msgspec.Struct, frozen=True, gc=False):
+    at_ms: int
+    job_key: bytes
+    ordinal: int
+    fence: int
+
+
+class Leasing:
+    """Who holds what, of one partition's executions."""
+
+    def __init__(
+        self, *, namespace: str, partition: int, partitions: int, cluster_key: bytes
+    ) -> None:
+        self._namespace = namespace
+        self._partition = partition
+        self._partitions = partitions
+        self._cluster_key = cluster_key
+        self._requests = topic_name(namespace, SLOT_REQUESTS)
+        self._pools: dict[str, PoolPlaces] = {}
+        self._waiting: Waiting | None = None
+        self._items: dict[tuple[str, int, str], list[WorkItem]] = defaultdict(list)
+        self._resend: deque[_Resend] = deque()
+        self._deferred: list[tuple[int, bytes]] = []
+        self._epoch = 0
+        self._shift_ms = 0
+        self._drained_ms = 0
+        self._drain_wanted = False
+        self._now_ms = 0
+
+    # --- taking over -----------------------------------------------------------------------------
+
+    def resume(
+        self, store: Store, opened: Opened, *, epoch: int, now_ms: int, gap_ms: int
+    ) -> None:
+        """Count leases from the state, plan to send those again that no report has named, and
+        lease nothing until the slots processor has answered this epoch."""
+        self._epoch = epoch
+        self._shift_ms = min(max(gap_ms, 0), limits.LEASE_MS)
+        self._drained_ms = 0
+        self._items.clear()
+        self._resend, self._deferred = deque(), []
+        self._waiting = Waiting(store.scan, keys_max=limits.QUEUE_KEYS_MAX)
+        self._waiting.load()
+        held: dict[str, dict[str, int]] = {pool: {} for pool in (*limits.POOLS_BUILT, *self._pools)}
+        for job_key, ordinal in self._leases(store, now_ms):
+            execution = opened(job_key, ordinal)
+            if execution is None or not execution.leased:
+                continue
+            workers = held.setdefault(execution.pool, {})
+            workers[execution.worker] = workers.get(execution.worker, 0) + 1
+            if not execution.named:
+                self._resend.append(_Resend(now_ms, job_key, ordinal, execution.fence))
+        for pool, workers in held.items():
+            self._places(pool).restore(epoch, workers)
+
+    def _leases(self, store: Store, now_ms: int) -> Iterable[tuple[bytes, int]]:
+        lower = DUE
+        upper = second_prefix((now_ms + 2 * limits.LEASE_MS) // 1000 + 1)
+        while pairs := store.scan(lower, upper, SCAN_KEYS):
+            for key, _ in pairs:
+                if key[KIND_AT] == Kind.LEASE:
+                    yield owner_of(key), int.from_bytes(key[-2:], "big")
+            lower = pairs[-1][0] + b"\x00"
+
+    def _places(self, pool: str) -> PoolPlaces:
+        places = self._pools.get(pool)
+        if places is None:
+            places = self._pools[pool] = PoolPlaces(pool, self._partition)
+            places.restore(self._epoch, {})
+        return places
+
+    # --- places and the queue --------------------------------------------------------------------
+
+    def granted(self, message: SlotsGranted) -> None:
+        """Follow a grant; one of another epoch is ignored."""
+        self._places(message.limit.removeprefix("pool:")).granted(message)
+
+    def take(self, pool: str, handler: str, now_ms: int) -> Placed | None:
+        """A place for a new execution, unless others wait for one already."""
+        assert self._waiting is not None
+        if self._waiting.counts(pool).get(handler):
+            return None
+        return self._take(pool, handler, now_ms)
+
+    def _take(self, pool: str, handler: str, now_ms: int) -> Placed | None:
+        place = self._places(pool).take(handler, now_ms)
+        return Placed(place.worker, place.inbox_partition) if place is not None else None
+
+    def free(self, pool: str, worker: str) -> None:
+        """A lease is closed: its place is free."""
+        self._places(pool).release(worker)
+
+    def refused(self, pool: str, worker: str, now_ms: int) -> None:
+        """The worker had no place after all: it is passed over for a while."""
+        self._places(pool).refuse(worker, now_ms)
+
+    def drawn(self, now_ms: int, limit: int) -> Iterable[tuple[bytes, Placed]]:
+        """Queue keys with the place each may be leased to. A place whose key turns out to be
+        nobody's is given back by `free`."""
+        waiting = self._waiting
+        assert waiting is not None
+        left = limit
+        for pool, handler in list(waiting.lines()):
+            while left > 0:
+                place = self._take(pool, handler, now_ms)
+                if place is None:
+                    break
+                key = waiting.draw((pool, handler))
+                if key is None:
+                    self.free(pool, place.worker)
+                    break
+                left -= 1
+                yield key, place
+
+    def queued(self, keys: Iterable[bytes]) -> None:
+        """Take committed queue keys in."""
+        assert self._waiting is not None
+        for key in keys:
+            self._waiting.add(key)
+
+    def can_lease(self, now_ms: int) -> bool:
+        """Whether something waits and a place is free for it."""
+        waiting = self._waiting
+        return waiting is not None and any(
+            self._places(pool).free(handler, now_ms) for pool, handler in waiting.lines()
+        )
+
+    # --- lost leases -----------------------------------------------------------------------------
+
+    def may_expire(self, entry: bytes, execution: OpenExecution, now_ms: int) -> bool:
+        """Whether a lapsed lease may be given up: its time, moved once by the gap in ownership,
+        is over, and every report up to then has been read. Else it is looked at again later."""
+        until_ms = execution.lease_until
+        if execution.fence < self._epoch << 16:
+            until_ms += self._shift_ms
+        if now_ms >= until_ms and self._drained_ms >= until_ms:
+            return True
+        if now_ms >= until_ms:
+            self._drain_wanted = True
+            heappush(self._deferred, (now_ms + limits.DRAINED_EVERY_MS, entry))
+        else:
+            heappush(self._deferred, (until_ms, entry))
+        return False
+
+    def wants_drained(self) -> bool:
+        """Whether the end of `reports` should be read, so that lapsed leases can be judged."""
+        return self._drain_wanted
+
+    def drained(self, asked_ms: int) -> None:
+        """Every report that was in the log at `asked_ms` has been decided."""
+        self._drained_ms = max(self._drained_ms, asked_ms)
+        self._drain_wanted = False
+
+    def deferred(self, now_ms: int) -> list[bytes]:
+        """Lapsed leases to look at again."""
+        entries = []
+        while self._deferred and self._deferred[0][0] <= now_ms:
+            entries.append(heappop(self._deferred)[1])
+        return entries
+
+    # --- what workers are told -------------------------------------------------------------------
+
+    def give(
+        self, kind: WorkKind, job_key: bytes, definition: JobDefinition | None,
+        execution: OpenExecution, now_ms: int,
+    ) -> None:  # fmt: skip
+        """Tell the lease's worker, once this step is committed."""
+        item = self._item(kind, job_key, definition, execution)
+        self._items[execution.pool, execution.inbox, execution.worker].append(item)
+        if kind == "work":
+            again_ms = now_ms + limits.RESEND_MS
+            self._resend.append(_Resend(again_ms, job_key, execution.ordinal, execution.fence))
+
+    def _item(
+        self, kind: WorkKind, job_key: bytes, definition: JobDefinition | None,
+        execution: OpenExecution,
+    ) -> WorkItem:  # fmt: skip
+        tenant, _, job = job_key.decode().partition("/")
+        execution_id = execution.execution_id
+        http = None
+        payload, content_type = b"", ""
+        if kind == "work" and definition is not None:
+            payload = definition.payload if execution.payload is None else execution.payload
+            content_type = definition.content_type
+            target = definition.http
+            if target is not None:
+                http = HttpCall(
+                    method=target.method, url=target.url, headers=target.headers,
+                    timeout_ms=target.timeout_ms,
+                )  # fmt: skip
+        return WorkItem(
+            kind=kind, tenant=tenant, job=job, execution_id=execution_id,
+            occurrence=execution.occurrence, ordinal=execution.ordinal, attempt=execution.attempt,
+            delivery=execution.delivery, fence=execution.fence, partition=self._partition,
+            scheduled_at=execution.scheduled_at, due_at=execution.due_at,
+            lease_until=execution.lease_until, handler=execution.handler, http=http,
+            token=self.token(execution_id, execution.delivery, execution.worker),
+            payload=payload, content_type=content_type,
+            previous_outcome="unknown" if execution.lost else "",
+            max_duration_ms=limits.MAX_DURATION_MS,
+        )  # fmt: skip
+
+    def token(self, execution_id: str, delivery: int, worker: str) -> bytes:
+        """Proves that a report is about a lease we gave."""
+        about = f"{execution_id}\n{delivery}\n{worker}".encode()
+        return blake2b(about, key=self._cluster_key, digest_size=TOKEN_BYTES).digest()
+
+    def genuine(self, execution_id: str, delivery: int, worker: str, token: bytes) -> bool:
+        """Whether the token belongs to this lease."""
+        return compare_digest(self.token(execution_id, delivery, worker), token)
+
+    def unnamed(self, now_ms: int) -> list[tuple[bytes, int, int]]:
+        """Job key, ordinal and fence of leases that may have to be sent again by now."""
+        due = []
+        while self._resend and self._resend[0].at_ms <= now_ms:
+            again = self._resend.popleft()
+            due.append((again.job_key, again.ordinal, again.fence))
+        return due
+
+    def finish(self, txn: Transaction, now_ms: int) -> None:
+        """Put what workers and the slots processor are told behind the commit."""
+        self._now_ms = now_ms
+        assert self._waiting is not None
+        for (pool, inbox, worker), items in self._items.items():
+            topic = topic_name(self._namespace, inbox_of(pool))
+            for start in range(0, len(items), limits.WORK_BATCH_ITEMS_MAX):
+                part = tuple(items[start : start + limits.WORK_BATCH_ITEMS_MAX])
+                value = WORK_BATCH.encode(WorkBatch(worker=worker, sent_ms=now_ms, items=part))
+                txn.send(Produced(topic, inbox, worker.encode(), value))
+        self._items.clear()
+        for pool, places in self._pools.items():
+            message = places.wanted(now_ms, self._waiting.counts(pool), {}, 0)
+            if message is not None:
+                partition = partition_of(message.limit, self._partitions)
+                value = SLOTS_WANTED.encode(message)
+                txn.send(Produced(self._requests, partition, message.limit.encode(), value))
+
+    def deadline_ms(self) -> int | None:
+        """When there is something to do: lease, look again, send again, or ask for places."""
+        now_ms = self._now_ms
+        if self.can_lease(now_ms):
+            return 0
+        if self._waiting is not None and self._waiting.size():
+            times_again = [places.retry_ms(now_ms) for places in self._pools.values()]
+        else:
+            times_again = []
+        times = [places.deadline_ms() for places in self._pools.values()]
+        times += times_again
+        times += [self._deferred[0][0]] if self._deferred else []
+        times += [self._resend[0].at_ms] if self._resend else []
+        return min((t for t in times if t is not None), default=None)
+
+    def figures(self) -> dict[str, int]:
+        """Sizes of what is held in memory."""
+        return {"waiting": self._waiting.size() if self._waiting is not None else 0}

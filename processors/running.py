@@ -1,0 +1,291 @@
+"""Executions that workers run: from the claim to the end, within a step of the scheduler."""
+
+from collections.abc import Callable
+from typing import Final
+
+from schemas.bindings import EXECUTION_FIRED, EXECUTION_MOVED, REPORT_BATCH
+from schemas.codec import Undecodable
+from schemas.events import ExecutionFired
+from schemas.leases import Report
+from schemas.state import JobDefinition, JobState, OpenExecution
+from streams.errors import PoisonRecord
+from streams.transaction import Transaction
+
+from .core import executions as decide
+from .core.executions import Moved, Placed
+from .core.job import Fire, Job
+from .core.keys import ordinal_of, parse_queue
+from .jobs import Jobs, Step
+from .leasing import Leasing
+
+WriteState = Callable[[Transaction, bytes, Job, JobState], Job]
+"""Writes a job's next state with its index and gives the job as it is then."""
+Alarm = Callable[..., None]
+LEASES_PER_STEP_MAX: Final = 2_000
+
+
+class Running:
+    """Claims, leases, follows reports and ends executions of one partition."""
+
+    def __init__(
+        self,
+        *,
+        executions: str,
+        dead_letters: str,
+        tz: str,
+        jobs: Jobs,
+        leasing: Leasing,
+        write: WriteState,
+        alarm: Alarm,
+    ) -> None:
+        self._executions = executions
+        self._dead_letters = dead_letters
+        self._tz = tz
+        self._jobs = jobs
+        self._leasing = leasing
+        self._write = write
+        self._alarm = alarm
+        self._fences = (-1, 0)
+        self.outdated = 0
+        self.forged = 0
+        """Reports that changed nothing: of an older delivery; without a genuine token."""
+
+    # --- claiming --------------------------------------------------------------------------------
+
+    def claim(
+        self,
+        txn: Transaction,
+        job_key: bytes,
+        definition: JobDefinition,
+        state: JobState,
+        fire: Fire,
+        now_ms: int,
+    ) -> JobState:
+        """Claim an occurrence for a worker: leased at once if a place is free, else waiting. Under
+        `forbid` it is skipped while an execution of the job is open."""
+        pool, handler = where(definition)
+        ordinal = decide.free_ordinal(state)
+        if state.open or ordinal is None:
+            self._skipped(txn, definition, state, fire, now_ms)
+            return state
+        execution = OpenExecution(
+            ordinal=ordinal, occurrence=fire.occurrence, attempt=1, delivery=0, lost=0,
+            scheduled_at=fire.scheduled_at, due_at=fire.due_at, claimed_at=now_ms,
+            version=definition.version, state="QUEUED", pool=pool, handler=handler,
+            payload=fire.payload,
+        )  # fmt: skip
+        place = self._leasing.take(pool, handler, now_ms)
+        if place is not None:
+            execution = decide.lease(execution, place, self._fence(txn), now_ms)
+            self._leasing.give("work", job_key, definition, execution, now_ms)
+        self._fired(txn, definition, state, fire, now_ms, execution)
+        Step.of(txn).fires += 1
+        return decide.with_open(state, execution)
+
+    def _skipped(
+        self,
+        txn: Transaction,
+        definition: JobDefinition,
+        state: JobState,
+        fire: Fire,
+        now_ms: int,
+    ) -> None:
+        self._fired(txn, definition, state, fire, now_ms, None)
+
+    def _fired(
+        self,
+        txn: Transaction,
+        definition: JobDefinition,
+        state: JobState,
+        fire: Fire,
+        now_ms: int,
+        execution: OpenExecution | None,
+    ) -> None:
+        pool, handler = where(definition)
+        event = ExecutionFired(
+            tenant=definition.tenant, job=definition.job, life=state.life,
+            sequence=fire.sequence, execution_id=fire.execution_id,
+            scheduled_at=fire.scheduled_at, due_at=fire.due_at, version=definition.version,
+            txn=txn.seq, claimed_at=now_ms, attempt=1,
+            state=execution.state if execution is not None else "SKIPPED",
+            reason="" if execution is not None else "overlap", tz=self._tz, pool=pool,
+            handler=handler, delivery=execution.delivery if execution is not None else 0,
+            worker=execution.worker if execution is not None else "",
+            lease_until=execution.lease_until if execution is not None else 0,
+        )  # fmt: skip
+        key = f"{fire.execution_id}#{fire.sequence}".encode()
+        txn.append(self._executions, key, EXECUTION_FIRED.encode(event))
+
+    def _fence(self, txn: Transaction) -> int:
+        """Grows with every lease: the transaction's sequence and the lease's place in it."""
+        seq, count = self._fences
+        count = count + 1 if seq == txn.seq else 1
+        self._fences = (txn.seq, count)
+        return (txn.seq << 16) + count
+
+    # --- leasing what waits ----------------------------------------------------------------------
+
+    def lease_waiting(self, txn: Transaction, now_ms: int, limit: int) -> int:
+        """Lease what waits to the places that are free; how much was looked at."""
+        looked = 0
+        for key, place in self._leasing.drawn(now_ms, min(limit, LEASES_PER_STEP_MAX)):
+            looked += 1
+            pool, _, _, job_key = parse_queue(key)
+            job = self._jobs.get(txn, job_key)
+            execution = decide.at(job.state, ordinal_of(key)) if job is not None else None
+            if job is None or execution is None or execution.state != "QUEUED":
+                self._leasing.free(pool, place.worker)  # nobody's by now
+                continue
+            self._lease(txn, job_key, job, execution, place, now_ms)
+        return looked
+
+    def _lease(
+        self,
+        txn: Transaction,
+        job_key: bytes,
+        job: Job,
+        execution: OpenExecution,
+        place: Placed,
+        now_ms: int,
+    ) -> None:
+        moved, after = decide.leased(
+            job_key.decode(), job.state, execution, place,
+            fence=self._fence(txn), now_ms=now_ms, txn=txn.seq,
+        )  # fmt: skip
+        self.follow(txn, job_key, job, moved, now_ms)
+        definition = decide.definition_of(after, job.definition)
+        self._leasing.give("work", job_key, definition, after, now_ms)
+
+    # --- reports ---------------------------------------------------------------------------------
+
+    def reported(self, txn: Transaction, value: bytes, now_ms: int) -> None:
+        """Follow a batch of reports. Raises `PoisonRecord` for one that cannot be read."""
+        try:
+            batch = REPORT_BATCH.decode(value)
+        except Undecodable as error:
+            raise PoisonRecord(str(error)) from error
+        keys = [f"{r.tenant}/{r.job}".encode() for r in batch.reports]
+        self._jobs.load(txn, keys)
+        for job_key, report in zip(keys, batch.reports, strict=True):
+            self._report(txn, job_key, report, batch.worker, now_ms)
+
+    def _report(
+        self, txn: Transaction, job_key: bytes, report: Report, worker: str, now_ms: int
+    ) -> None:
+        if not self._leasing.genuine(
+            report.execution_id, report.delivery, worker, report.token
+        ):
+            self.forged += 1
+            self._alarm("report_refused", worker=worker, execution=report.execution_id)
+            return
+        job = self._jobs.get(txn, job_key)
+        if job is None:
+            self.outdated += 1
+            return
+        moved = decide.report(job_key.decode(), job.state, report, worker, now_ms, txn.seq)
+        if moved is None:
+            self.outdated += 1
+            return
+        if report.kind == "returned" and report.reason == "full":
+            execution = decide.at(job.state, report.ordinal)
+            assert execution is not None
+            self._leasing.refused(execution.pool, worker, now_ms)
+        self.follow(txn, job_key, job, moved, now_ms)
+
+    # --- lost leases -----------------------------------------------------------------------------
+
+    def lapsed(
+        self, txn: Transaction, entry: bytes, job_key: bytes, job: Job, due_ms: int, now_ms: int
+    ) -> None:
+        """A lease's time is over: give it up, unless it was renewed or must still be waited for."""
+        execution = decide.at(job.state, ordinal_of(entry))
+        if execution is None or execution.lease_until != due_ms:
+            return
+        if self._leasing.may_expire(entry, execution, now_ms):
+            moved = decide.expired(job_key.decode(), job.state, execution, now_ms, txn.seq)
+            self.follow(txn, job_key, job, moved, now_ms)
+
+    def send_again(self, txn: Transaction, now_ms: int) -> None:
+        """Leases that no report has named: the same delivery once more."""
+        for job_key, ordinal, fence in self._leasing.unnamed(now_ms):
+            job = self._jobs.get(txn, job_key)
+            execution = decide.at(job.state, ordinal) if job is not None else None
+            if job is None or execution is None or execution.named or execution.fence != fence:
+                continue
+            if execution.state == "RUNNING":
+                definition = decide.definition_of(execution, job.definition)
+                self._leasing.give("work", job_key, definition, execution, now_ms)
+
+    # --- commands --------------------------------------------------------------------------------
+
+    def cancel(
+        self, txn: Transaction, job_key: bytes, job: Job, execution: OpenExecution, now_ms: int,
+        note: str,
+    ) -> Job:  # fmt: skip
+        """End an execution."""
+        key = job_key.decode()
+        moved = decide.cancel(key, job.state, execution, now_ms, txn.seq, note)
+        return self.follow(txn, job_key, job, moved, now_ms, execution)
+
+    def paused(self, txn: Transaction, job_key: bytes, job: Job, now_ms: int) -> Job:
+        """Hold what waits, and ask back what has not begun."""
+        return self._each(txn, job_key, job, now_ms, decide.held_by_pause)
+
+    def resumed(self, txn: Transaction, job_key: bytes, job: Job, now_ms: int) -> Job:
+        """Let what was held wait for a place again."""
+        return self._each(txn, job_key, job, now_ms, decide.released_by_resume)
+
+    def deleted(self, txn: Transaction, job_key: bytes, job: Job, now_ms: int) -> Job:
+        """Cancel what waits, and ask back what has not begun."""
+        return self._each(txn, job_key, job, now_ms, decide.ended_by_delete)
+
+    def _each(
+        self,
+        txn: Transaction,
+        job_key: bytes,
+        job: Job,
+        now_ms: int,
+        decision: Callable[[str, JobState, OpenExecution, int, int], Moved],
+    ) -> Job:
+        key = job_key.decode()
+        for execution in job.state.open:
+            moved = decision(key, job.state, execution, now_ms, txn.seq)
+            job = self.follow(txn, job_key, job, moved, now_ms, execution)
+        return job
+
+    # --- following -------------------------------------------------------------------------------
+
+    def follow(
+        self,
+        txn: Transaction,
+        job_key: bytes,
+        job: Job,
+        moved: Moved,
+        now_ms: int,
+        told: OpenExecution | None = None,
+    ) -> Job:
+        """Write what became of an execution: state, event, dead letter; free its place."""
+        event = moved.event
+        if event is not None:
+            job = self._write(txn, job_key, job, moved.state)
+            value = EXECUTION_MOVED.encode(event)
+            txn.append(self._executions, f"{event.execution_id}#{event.sequence}".encode(), value)
+            if moved.dead_letter:
+                txn.append(self._dead_letters, event.execution_id.encode(), value)
+            if moved.freed:
+                self._leasing.free(event.pool, moved.freed)
+        if moved.tell and told is not None:
+            kind = "cancel" if moved.tell == "cancel" else "revoke"
+            self._leasing.give(kind, job_key, None, told, now_ms)  # type: ignore[arg-type]
+        return job
+
+
+def where(definition: JobDefinition) -> tuple[str, str]:
+    """Pool and handler of a definition whose target is a worker or an HTTP endpoint."""
+    if definition.worker is not None:
+        return definition.worker.pool, definition.worker.handler
+    assert definition.http is not None
+    return definition.http.pool, HTTP_HANDLER
+
+
+HTTP_HANDLER: Final = "http"

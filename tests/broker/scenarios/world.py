@@ -1,0 +1,327 @@
+"""What the scenarios are played on: a namespace of a real Kafka, and schedulers as processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from horolog.client import KafkaClient
+from processors import topology
+from processors.topology import topic_set
+from schemas.bindings import COMMANDS, MARK
+from schemas.commands import AnyCommand, JobSpec, PutJob, ScheduleSpec, TopicTargetSpec
+from schemas.partition import job_key, partition_of
+from schemas.replies import Accepted, Refused
+from schemas.state import Mark
+from streams import admin
+from streams.errors import Unavailable
+from streams.kafka import KafkaLog
+from streams.layout import MARK_KEY
+from streams.ports import Record
+
+ROOT = Path(__file__).resolve().parents[3]
+OWN_TOPICS = (
+    topology.JOB_STATE,
+    topology.SCHEDULES,
+    topology.SCHEDULE_CHANGES,
+    topology.EXECUTIONS,
+    topology.DEAD_LETTERS,
+    topology.QUARANTINE,
+)
+WAIT_S = 30.0
+"""A time-out is a failure, not a measurement."""
+LINES_SHOWN = 40
+
+Answer = Accepted | Refused
+
+
+class Tail:
+    """Everything committed on one topic so far; `refresh` reads on."""
+
+    def __init__(self, log: KafkaLog, name: str, partitions: int, *, since_end: bool) -> None:
+        self.records: list[Record] = []
+        self._offsets = log.offsets()
+        self._reader = log.reader(f"scenario-{name}", committed=True)
+        self._keys = [(name, partition) for partition in range(partitions)]
+        at = self._offsets.stable_end if since_end else self._offsets.start
+        self._at = at(self._keys)
+        self._reader.assign(self._at)
+
+    def refresh(self) -> list[Record]:
+        """Read up to what is committed at this moment."""
+        ends = self._offsets.stable_end(self._keys)
+        until_s = time.monotonic() + WAIT_S
+        while behind := [k for k in self._keys if self._reader.position(k) < ends[k]]:
+            self.records += self._reader.read(10_000, 0.1)
+            assert time.monotonic() < until_s, f"{behind} cannot be read to {ends}"
+        return self.records
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+class SchedulerProcess:
+    """`horolog run scheduler` as a process of its own. `patch` names a function of `patches` that
+    breaks something in it first."""
+
+    def __init__(self, world: "World", member: str, crash: str, patch: str) -> None:
+        self.member = member
+        self._world = world
+        self.log_file = world.folder / f"{member}-{len(world.processes)}.log"
+        self._marks = world.tail(topology.JOB_STATE, since_end=True)
+        module = "tests.broker.scenarios.patched" if patch else "horolog"
+        command = [sys.executable, "-m", module, "run", "scheduler", "--member", member]
+        environment = os.environ | {
+            "KAFKA_BOOTSTRAP_SERVERS": world.bootstrap,
+            "HOROLOG_NAMESPACE": world.namespace,
+            "HOROLOG_PARTITIONS": str(world.partitions),
+            "HOROLOG_DATA_DIR": str(world.folder),
+            "PYTHONPATH": str(ROOT),
+        }
+        if crash:
+            environment["HOROLOG_CRASH"] = crash
+        if patch:
+            environment["SCENARIO_PATCH"] = patch
+        with self.log_file.open("wb") as lines:
+            self.process = subprocess.Popen(
+                command, env=environment, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=lines,
+                stderr=lines,
+            )  # fmt: skip
+
+    @property
+    def state_dir(self) -> Path:
+        return self._world.folder / "state" / self._world.namespace / self.member
+
+    def await_owner(self, *partitions: int) -> "SchedulerProcess":
+        """Wait until its first mark stands in these partitions; without any: in all."""
+        wanted = set(partitions or range(self._world.partitions))
+        until(lambda: wanted <= self.owned(), f"{self.member} to own {wanted}", self)
+        return self
+
+    def owned(self) -> set[int]:
+        """Partitions in which it has written a mark since it was started."""
+        return {
+            record.partition
+            for record in self._marks.refresh()
+            if record.key == MARK_KEY and record.value and mark_of(record).owner == self.member
+        }
+
+    def kill(self) -> None:
+        """As a crash would end it."""
+        self.process.kill()
+        self.process.wait()
+
+    def terminate(self) -> int:
+        """SIGTERM, and its exit code."""
+        self.process.terminate()
+        return self.process.wait(20)
+
+    def pause(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def await_end(self, timeout_s: float = WAIT_S) -> int:
+        return self.process.wait(timeout_s)
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def log_lines(self) -> list[dict[str, Any]]:
+        """What it logged, as far as that is JSON."""
+        lines = self.log_file.read_text("utf-8").splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+    def events(self) -> list[str]:
+        return [line["event"] for line in self.log_lines()]
+
+
+class World:
+    """One namespace: its topics, the schedulers on it, and what became of it all."""
+
+    def __init__(self, bootstrap: str, namespace: str, folder: Path, partitions: int) -> None:
+        self.bootstrap = bootstrap
+        self.namespace = namespace
+        self.folder = folder
+        self.partitions = partitions
+        self.log = KafkaLog(bootstrap)
+        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.processes: list[SchedulerProcess] = []
+        self.user_topics: dict[str, int] = {}
+        self._tails: list[Tail] = []
+        self._client: KafkaClient | None = None
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+        folder.mkdir(parents=True, exist_ok=True)
+        admin.apply({"bootstrap.servers": bootstrap}, topic_set(namespace, partitions))
+
+    def close(self) -> None:
+        for scheduler in self.processes:
+            if scheduler.alive:
+                scheduler.go_on()
+                scheduler.kill()
+            newest = scheduler.log_file.read_text("utf-8").splitlines()[-LINES_SHOWN:]
+            sys.stderr.write("\n".join([f"--- {scheduler.log_file.name}", *newest, ""]))
+        for tail in self._tails:
+            tail.close()
+        if self._client is not None:
+            self._client.close()
+        names = [self.name(spec.suffix) for spec in topology.TOPICS]
+        # Not awaited: the broker gets to it in its own time.
+        self.admin.delete_topics([*names, *self.user_topics])
+
+    def name(self, suffix: str) -> str:
+        return f"{self.namespace}.{suffix}"
+
+    # --- schedulers ------------------------------------------------------------------------------
+
+    def scheduler(self, member: str = "a", *, crash: str = "", patch: str = "") -> SchedulerProcess:
+        """Start one; it is not ready yet."""
+        started = SchedulerProcess(self, member, crash, patch)
+        self.processes.append(started)
+        return started
+
+    # --- topics ----------------------------------------------------------------------------------
+
+    def topic(self, suffix: str = "orders", partitions: int = 1, **settings: str) -> str:
+        """A user's topic; its name."""
+        name = f"{self.namespace}-{suffix}"
+        made = NewTopic(name, partitions, 1, config={k.replace("_", "."): v
+                                                     for k, v in settings.items()})  # fmt: skip
+        until(lambda: self._created(made), f"{name} to be created")
+        self.user_topics[name] = partitions
+        offsets = self.log.offsets()
+
+        def answers() -> bool:
+            try:
+                return bool(offsets.end([(name, p) for p in range(partitions)]))
+            except Unavailable:
+                return False
+
+        until(answers, f"{name} to have leaders")
+        return name
+
+    def _created(self, made: NewTopic) -> bool:
+        try:
+            self.admin.create_topics([made])[made.topic].result(10)
+        except KafkaException as error:
+            # One that is being deleted is still there for a moment.
+            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                return False
+            raise
+        return True
+
+    def delete_topic(self, name: str) -> None:
+        self.admin.delete_topics([name])[name].result(10)
+        del self.user_topics[name]
+
+    def tail(self, topic: str, *, since_end: bool = False) -> Tail:
+        """Reads one of our own topics, by suffix, or a user's topic, by name."""
+        if topic in self.user_topics:
+            tail = Tail(self.log, topic, self.user_topics[topic], since_end=since_end)
+        else:
+            count = topology.REPLY_PARTITIONS if topic == topology.REPLIES else self.partitions
+            tail = Tail(self.log, self.name(topic), count, since_end=since_end)
+        self._tails.append(tail)
+        return tail
+
+    def records(self, topic: str) -> list[Record]:
+        """Everything committed on the topic until now."""
+        return self.tail(topic).refresh()
+
+    # --- commands --------------------------------------------------------------------------------
+
+    def ask(self, *commands: Any) -> list[Answer]:
+        """Send commands and wait for the answers, asking again as any client would."""
+        if self._client is None:
+            self._client = KafkaClient(self.log, namespace=self.namespace)
+        return self._client.send_all(commands)
+
+    def accepted(self, *commands: AnyCommand) -> list[Accepted]:
+        answers = self.ask(*commands)
+        assert all(isinstance(answer, Accepted) for answer in answers), answers
+        return answers  # type: ignore[return-value]
+
+    def produce(self, value: bytes | None, key: str = "", partition: int | None = None) -> None:
+        """Put a raw record on `commands`."""
+        if partition is None:
+            partition = partition_of(key, self.partitions)
+        self._producer.produce(self.name(topology.COMMANDS), value, key.encode() or None, partition)
+
+    def send(self, *commands: AnyCommand, partition: int | None = None) -> None:
+        """Put commands on the log as they are, Avro, and have them acknowledged."""
+        for command in commands:
+            value = COMMANDS[type(command).__name__].encode(command)
+            self.produce(value, job_key(command.tenant, command.job), partition)
+        self.flush()
+
+    def send_json(self, command: Mapping[str, object], partition: int | None = None) -> None:
+        key = f"{command.get('tenant')}/{command.get('job')}"
+        self.produce(json.dumps(command).encode(), key, partition)
+        self.flush()
+
+    def flush(self) -> None:
+        assert self._producer.flush(WAIT_S) == 0
+
+    def job_on(self, partition: int, prefix: str = "job", tenant: str = "acme") -> str:
+        """A job id that belongs to this partition."""
+        ids = (f"{prefix}-{n}" for n in range(10_000))
+        return next(i for i in ids if partition_of(f"{tenant}/{i}", self.partitions) == partition)
+
+
+def put(
+    job: str,
+    topic: str,
+    *,
+    tenant: str = "acme",
+    every: str | None = None,
+    at: str | None = None,
+    cron: str | None = None,
+    payload: bytes = b"{}",
+    **more: Any,
+) -> PutJob:
+    """A put with one schedule; one that never comes unless something else is said."""
+    if every is None and at is None and cron is None:
+        at = "2099-01-01T00:00:00Z"
+    spec = JobSpec(
+        schedules=(ScheduleSpec(every=every, at=at, cron=cron),),
+        topic=TopicTargetSpec(name=topic), payload=payload,
+    )  # fmt: skip
+    return PutJob(tenant=tenant, job=job, spec=spec, **more)
+
+
+def mark_of(record: Record) -> Mark:
+    assert record.value is not None
+    return MARK.decode(record.value)
+
+
+def until(
+    condition: Callable[[], bool],
+    what: str,
+    alive: SchedulerProcess | None = None,
+    timeout_s: float = WAIT_S,
+) -> None:
+    """Wait for something that happens in its own time."""
+    give_up_s = time.monotonic() + timeout_s
+    while not condition():
+        assert alive is None or alive.alive, f"{alive.member} ended while we waited for {what}"
+        assert time.monotonic() < give_up_s, f"waited {timeout_s} s for {what}"
+        time.sleep(0.02)
+
+
+def headers_of(record: Record) -> dict[str, str]:
+    return {name: value.decode() for name, value in record.headers}
+
+
+def ids_of(records: Iterable[Record]) -> list[str]:
+    """Execution ids of records on a user's topic."""
+    return [headers_of(record)["ce_id"] for record in records]

@@ -1,0 +1,32 @@
+"""The demonstration as a newcomer runs it: with a broker, a folder and processes of its own."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+
+def test_demo_check_kills_the_scheduler_once_and_finds_nothing_wrong(tmp_path: Path) -> None:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("HOROLOG_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "horolog", "demo", "--check"],
+        env=environment | {"TMPDIR": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    sys.stderr.write(done.stderr)
+    (line,) = done.stdout.splitlines()
+    report = json.loads(line)
+    assert report["findings"] == []
+    assert (report["ok"], done.returncode) == (True, 0)
+    assert report["kills"] == 1
+    assert report["fires"] >= 400
+    assert report["receipts"] == report["fires"]
+    # Every process has ended and nothing stays behind.
+    assert list(tmp_path.iterdir()) == []
+    assert not list(Path(tempfile.gettempdir()).glob("horolog-demo-*/broker/broker.pid"))

@@ -1,0 +1,95 @@
+"""`horolog up` as a process, on a Kafka that is there already."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+from queue import Queue
+from threading import Thread
+
+import pytest
+
+from horolog.broker.process import is_running
+
+LINE_S = 60.0
+
+
+class Up:
+    """A running `horolog up`, followed line by line."""
+
+    def __init__(self, bootstrap: str, folder: Path) -> None:
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("HOROLOG_")}
+        self.folder = folder
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "horolog", "up", "--data", str(folder)],
+            env=clean | {
+                "KAFKA_BOOTSTRAP_SERVERS": bootstrap,
+                "HOROLOG_NAMESPACE": f"up-{uuid.uuid4().hex[:8]}", "HOROLOG_PARTITIONS": "2",
+            },
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self._lines: Queue[str] = Queue()
+        self._follower = Thread(target=self._follow)
+        self._follower.start()
+
+    def _follow(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self._lines.put(line)
+
+    def wait_for(self, text: str) -> None:
+        while text not in self._lines.get(timeout=LINE_S):
+            pass
+
+    def scheduler(self) -> int:
+        """Process number of the child."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        (child,) = children.split()
+        return int(child)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._follower.join()
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+
+
+@pytest.fixture
+def up(broker: str, tmp_path: Path) -> "Up":
+    return Up(broker, tmp_path)
+
+
+def test_up_restarts_a_scheduler_that_died_and_ends_everything_on_ctrl_c(up: Up) -> None:
+    try:
+        up.wait_for("Ctrl-C ends everything")
+        first = up.scheduler()
+        os.kill(first, signal.SIGKILL)
+        up.wait_for("the scheduler ended (killed by SIGKILL)")
+        up.wait_for("scheduler_started")
+        second = up.scheduler()
+        assert second != first
+        up.process.send_signal(signal.SIGINT)
+        assert up.process.wait(30) == 0
+        assert not Path(f"/proc/{second}").exists()
+        # The Kafka was there before and is left alone; no other was started.
+        assert not is_running(up.folder / "broker")
+    finally:
+        up.close()
+
+
+def test_a_scheduler_ends_when_up_dies_without_a_word(up: Up) -> None:
+    try:
+        up.wait_for("Ctrl-C ends everything")
+        scheduler = up.scheduler()
+        up.process.kill()
+        up.process.wait()
+        give_up_s = time.monotonic() + 30
+        while Path(f"/proc/{scheduler}").exists():
+            assert time.monotonic() < give_up_s, "the scheduler outlived `horolog up`"
+            time.sleep(0.05)
+    finally:
+        up.close()

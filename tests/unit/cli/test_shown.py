@@ -1,0 +1,95 @@
+"""Jobs as they are shown to people and to programs."""
+
+import json
+from typing import Any
+
+import pytest
+
+from horolog.cli.shown import job_document, job_lines, job_row, next_runs, schedule_text
+from projections.jobs import JobView
+from schemas.state import Hold, JobDefinition, JobState, Schedule, TopicTarget
+
+AT = 1_800_000_000_000  # 2027-01-15T08:00:00Z
+HOURLY = Schedule(kind="every", every_ms=3_600_000, anchor_ms=AT, written='{"every":"1h"}')
+
+
+def view(*schedules: Schedule, state: dict[str, Any] | None = None, **changes: Any) -> JobView:
+    values: dict[str, Any] = {
+        "txn": 1, "tenant": "t", "job": "j", "life": 1, "version": 3,
+        "schedules": schedules or (HOURLY,), "topic": TopicTarget(name="x"),
+    }  # fmt: skip
+    stands: dict[str, Any] = {
+        "txn": 1, "life": 1, "version": 3, "sequence": 1, "status": "ACTIVE",
+        "next_ms": AT + 3_600_000, "due_ms": AT + 3_600_000,
+    }  # fmt: skip
+    return JobView(
+        definition=JobDefinition(**(values | changes)), state=JobState(**(stands | (state or {})))
+    )
+
+
+def test_the_first_next_run_is_the_one_that_is_stored() -> None:
+    runs = next_runs(view(), 3)
+    assert [run["at"] for run in runs] == [
+        "2027-01-15T09:00:00.000Z", "2027-01-15T10:00:00.000Z", "2027-01-15T11:00:00.000Z",
+    ]  # fmt: skip
+
+
+def test_a_distance_between_tick_and_due_time_is_shown_with_each_run() -> None:
+    found = view(state={"due_ms": AT + 3_605_000})
+    assert {run["effective"][17:] for run in next_runs(found)} == {"05.000Z"}
+    assert "with jitter" in job_lines(job_document(found))["next_runs"][0]
+
+
+@pytest.mark.parametrize("status", ["PAUSED", "FINISHED", "BROKEN"])
+def test_a_job_that_is_not_active_has_no_next_runs(status: str) -> None:
+    found = view(state={"status": status})
+    assert next_runs(found) == []
+    assert job_row(found)["next_run"] is None
+
+
+def test_a_local_clock_is_shown_beside_utc() -> None:
+    cron = Schedule(kind="cron", cron="0 12 * * *", timezone="Asia/Tokyo")
+    found = view(cron, state={"next_ms": AT + 19 * 3_600_000, "due_ms": AT + 19 * 3_600_000})
+    first = job_lines(job_document(found))["next_runs"][0]
+    assert first == "2027-01-16T03:00:00.000Z  2027-01-16T12:00:00+09:00 Asia/Tokyo"
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ({"in": "10s"}, "in 2027-01-15T08:00:00.000Z"),
+        ({"now": True}, "now 2027-01-15T08:00:00.000Z"),
+        ({"at": "2027-01-15T09:00:00+01:00"}, "at 2027-01-15T08:00:00.000Z"),
+    ],
+)
+def test_a_one_off_is_shown_as_written_and_as_the_instant_it_became(
+    written: dict[str, Any], text: str
+) -> None:
+    one_off = Schedule(kind="at", at_ms=AT, written=json.dumps(written))
+    (form,) = job_document(view(one_off))["schedules"]
+    assert form == written | {"instant": "2027-01-15T08:00:00.000Z"}
+    assert schedule_text(form) == text
+
+
+def test_why_a_job_has_no_ticks_is_one_line_for_people() -> None:
+    hold = Hold(reason="paused", since_ms=AT, by="ann", note="rest")
+    document = job_document(view(state={"status": "PAUSED", "hold": hold}))
+    assert document["hold"] == {
+        "reason": "paused", "since": "2027-01-15T08:00:00.000Z", "by": "ann", "note": "rest",
+    }  # fmt: skip
+    assert job_lines(document)["hold"] == "paused since 2027-01-15T08:00:00.000Z by ann: rest"
+
+
+def test_a_payload_is_json_where_it_can_be_and_else_base64() -> None:
+    assert job_document(view(payload=b'{"a":1}'))["payload"] == {"a": 1}
+    assert job_document(view())["payload"] is None
+    for changes in ({"content_type": "image/png"}, {}):
+        document = job_document(view(payload=b"\xff", **changes))
+        assert document["payload_base64"] == "/w=="
+        assert "payload" not in document
+
+
+def test_a_key_of_the_target_is_shown() -> None:
+    document = job_document(view(topic=TopicTarget(name="x", key="ä".encode())))
+    assert document["target"]["topic"]["key"] == "ä"
+    assert job_lines(document)["target"] == "topic x, key ä, outcome none"

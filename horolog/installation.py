@@ -72,7 +72,7 @@ class Installation:
         owners = Owners(self.log(), settings)
         started_s = time.monotonic()
         self._scheduler.start()
-        owners.wait(self._scheduler.member, self._died)
+        owners.wait(self._scheduler.member, self._look)
         self._say(f"the scheduler is ready after {time.monotonic() - started_s:.1f} s")
 
     def stop(self) -> None:
@@ -90,7 +90,8 @@ class Installation:
         """Settings for an administration client."""
         return {**self.settings.kafka.client, "bootstrap.servers": self.bootstrap}
 
-    def _died(self) -> None:
-        """A scheduler that ends before it ever was ready has said why."""
-        if not self.scheduler.alive():
-            raise Refuse("the scheduler ended before it was ready; its log says why")
+    def _look(self) -> None:
+        """A scheduler that refuses to start has said why; one that fails is started again."""
+        if self.scheduler.gave_up():
+            raise Refuse("the scheduler refuses to start; its log says why")
+        self.scheduler.look()

@@ -29,6 +29,8 @@ from streams.runner import Runner
 from streams.topics import describe
 
 KAFKA_S: Final = 30.0
+FAILED_EXIT: Final = service.STUCK_EXIT
+"""It may be started again; exit code 1 says that this would not help."""
 
 
 def run(
@@ -38,7 +40,7 @@ def run(
     the end of its standard input, which is the end of whoever started it.
 
     Raises `Refuse` with the reason when going on would break a promise, `Unavailable` when Kafka
-    does not answer at the start.
+    does not answer at the start. Ends the process with `FAILED_EXIT` after any other failure.
     """
     member = _usable(member or socket.gethostname())
     logs.configure(service="scheduler", member=member, namespace=settings.namespace)
@@ -66,7 +68,13 @@ def run(
     if until_stdin_ends:
         threading.Thread(target=_await_end_of_stdin, args=(runner,), daemon=True).start()
     log.info("scheduler_started", cluster=cluster, state_dir=str(state_dir))
-    runner.run()
+    try:
+        runner.run()
+    except Refuse:
+        raise
+    except Exception:
+        log.exception("scheduler_failed")
+        sys.exit(FAILED_EXIT)
     log.info("scheduler_stopped")
     os.close(lock)
 

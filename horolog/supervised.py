@@ -14,9 +14,10 @@ from processors.topology import JOB_STATE
 from schemas.bindings import MARK
 from schemas.codec import Undecodable
 from schemas.limits import DRAIN_S
+from streams.clock import SystemClock
 from streams.errors import Refuse, Unavailable
 from streams.layout import MARK_KEY, topic_name
-from streams.ports import Log, TopicPartition
+from streams.ports import Clock, Log, TopicPartition
 
 BACK_OFF_S_MIN: Final = 0.5
 BACK_OFF_S_MAX: Final = 30.0
@@ -24,6 +25,8 @@ STABLE_S: Final = 10.0
 """A process that lived for so long is no failed start."""
 FAILED_STARTS_MAX: Final = 5
 READY_S: Final = 60.0
+_HOPELESS: Final = (1, 2)
+"""Exit codes of a refusal and of wrong settings."""
 
 
 class SupervisedScheduler:
@@ -58,9 +61,9 @@ class SupervisedScheduler:
         """The process that runs now; None between two."""
         return self._child.pid if self._child is not None else None
 
-    def alive(self) -> bool:
-        """Whether the process runs at this moment."""
-        return self._child is not None and self._child.poll() is None
+    def gave_up(self) -> bool:
+        """Whether it ended for a reason that starting it again does not change."""
+        return self._child is not None and self._child.poll() in _HOPELESS
 
     def start(self) -> None:
         """Start the process; it is not ready yet."""
@@ -132,14 +135,19 @@ class SupervisedScheduler:
 
 
 class Owners:
-    """Tells when a member has come to own every partition: each is taken over with a mark."""
+    """Tells when a member that starts now, on this machine, has come to own every partition: it
+    takes each over with a mark.
 
-    def __init__(self, log: Log, settings: Settings) -> None:
+    Make it when no process of that name runs. What one that died had committed may come to light
+    later; its marks are older.
+    """
+
+    def __init__(self, log: Log, settings: Settings, clock: Clock | None = None) -> None:
+        self._since_ms = (clock or SystemClock()).wall_ms()
         name = topic_name(settings.namespace, JOB_STATE)
         partitions = [(name, p) for p in range(settings.partitions)]
         self._missing = set(partitions)
         self._reader = log.reader("horolog-owners", committed=True)
-        # Marks from now on; older ones say who owned a partition before.
         self._reader.assign(log.offsets().stable_end(partitions))
 
     def wait(self, member: str, alive: Callable[[], None], timeout_s: float = READY_S) -> None:
@@ -149,13 +157,20 @@ class Owners:
         try:
             while self._missing:
                 for record in self._reader.read(1_000, 0.1):
-                    if record.key == MARK_KEY and _owner(record.value) == member:
+                    if record.key == MARK_KEY and self._is_by(member, record.value):
                         self._missing.discard((record.topic, record.partition))
                 alive()
                 if time.monotonic() > until_s:
                     raise Unavailable(_unowned(member, self._missing, timeout_s))
         finally:
             self._reader.close()
+
+    def _is_by(self, member: str, value: bytes | None) -> bool:
+        try:
+            mark = MARK.decode(value or b"")
+        except Undecodable:
+            return False
+        return mark.owner == member and mark.wall_ms >= self._since_ms
 
 
 def child_environment(settings: Settings, bootstrap: str) -> Mapping[str, str]:
@@ -175,15 +190,6 @@ def child_environment(settings: Settings, bootstrap: str) -> Mapping[str, str]:
     if settings.config_file is not None:
         found["HOROLOG_CONFIG"] = str(settings.config_file.resolve())
     return found
-
-
-def _owner(value: bytes | None) -> str | None:
-    if value is None:
-        return None
-    try:
-        return MARK.decode(value).owner
-    except Undecodable:
-        return None
 
 
 def _unowned(member: str, missing: set[TopicPartition], timeout_s: float) -> str:

@@ -243,7 +243,7 @@ class Scheduler:
         while job is not None and 0 < job.state.due_ms <= upto_ms:
             entry = index_entries(*split_job_key(job_key), job.state)[0]
             try:
-                decision = decide.decide_tick(key, job, now_ms, txn.seq, self._tz)
+                decision = decide.decide_tick(key, job, now_ms, txn.seq, self._tz, upto_ms)
                 job = self._write(txn, key, job_key, job, decision, now_ms)
             except Exception as error:
                 raise DueEntryCrashed(entry, repr(error)) from error

@@ -57,7 +57,8 @@ def resolve_lost_markers(
     `Doubt`.
     """
     own = [(topic_name(namespace, topic), partition) for topic in topology.own_topics]
-    stable, end = offsets.stable_end(own), offsets.end(own)
+    # The end first: what ends between the two questions is not taken for hidden.
+    end, stable = offsets.end(own), offsets.stable_end(own)
     torn = [tp for tp in own if stable[tp] < end[tp]]
     if not torn:
         return False

@@ -14,7 +14,8 @@ if TYPE_CHECKING:  # they take a while to import, and `--help` must not
     from schemas.replies import Problem, Refused
     from streams.kafka import KafkaLog
 
-OK, FAILURE, USAGE, NOT_FOUND, CONFLICT, UNAVAILABLE, INTERRUPTED = 0, 1, 2, 3, 4, 6, 130
+OK, FAILURE, USAGE, NOT_FOUND, CONFLICT, UNAVAILABLE = 0, 1, 2, 3, 4, 6
+FAILED, INTERRUPTED = 70, 130
 
 EXIT_CODES: Final = {
     OK: "done as asked",
@@ -23,6 +24,7 @@ EXIT_CODES: Final = {
     NOT_FOUND: "there is no such job",
     CONFLICT: "the job is at another version, in another state, or the command id was used before",
     UNAVAILABLE: "Kafka or the scheduler did not answer in time; a command may have been accepted",
+    FAILED: "a service failed or was stuck; it may be started again",
     INTERRUPTED: "interrupted by Ctrl-C",
 }
 _EXIT_OF_REFUSAL: Final = {

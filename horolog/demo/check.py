@@ -156,6 +156,8 @@ def _coverage(
         if not _is_trigger(event):
             covered[event.scheduled_at] += 1
     for run in missed:
+        if run.reason == "paused" and run.first >= span.until_ms:
+            continue  # a one-off whose time came after the run's end
         within = [tick for tick in wanted if run.first <= tick <= run.last]
         covered.update(within)
         if run.exact and len(within) != run.count:

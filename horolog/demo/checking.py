@@ -32,6 +32,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     jobs: int
     kills: int
+    restarts: int
     restart_s: float
     lateness_ms: Lateness | None
     seconds: float
@@ -63,7 +64,8 @@ def check(
         stage.kept |= not verdict.ok
         lateness = lateness_of(receipt.lateness_ms for receipt in stage.receipts.all)
     return Report(
-        ok=verdict.ok, verdict=verdict, jobs=len(jobs), kills=1, restart_s=round(restart_s, 2),
+        ok=verdict.ok, verdict=verdict, jobs=len(jobs), kills=1,
+        restarts=stage.installation.scheduler.restarts, restart_s=round(restart_s, 2),
         lateness_ms=lateness, seconds=round(time.monotonic() - began_s, 1),
     )  # fmt: skip
 
@@ -73,7 +75,8 @@ def report_line(report: Report) -> str:
     flat: dict[str, Any] = {"ok": report.ok, "jobs": report.jobs}
     flat |= {k: v for k, v in msgspec.structs.asdict(report.verdict).items() if k != "ok"}
     findings = flat.pop("findings")
-    flat |= {"kills": report.kills, "restart_s": report.restart_s,
+    flat |= {"kills": report.kills, "restarts": report.restarts,
+             "restart_s": report.restart_s,
              "lateness_ms": report.lateness_ms, "seconds": report.seconds,
              "findings": findings}  # fmt: skip
     return msgspec.json.encode(flat).decode()
@@ -91,11 +94,11 @@ def _await_receipts(stage: Stage, wanted: int, began_s: float) -> None:
 def _crash(stage: Stage, say: Callable[[str], None]) -> float:
     """Kill the scheduler, start it again under the same name; seconds until it owns everything."""
     scheduler = stage.installation.scheduler
-    owners = Owners(stage.installation.log(), stage.settings)
     time.sleep(random.random())  # noqa: S311 any instant will do
     say(f"killing the scheduler (process {scheduler.pid}) with -9")
     killed_s = time.monotonic()
     scheduler.kill()
+    owners = Owners(stage.installation.log(), stage.settings)
     owners.wait(scheduler.member, scheduler.look)
     return time.monotonic() - killed_s
 

@@ -23,6 +23,7 @@ from schemas.limits import (
 )
 from schemas.replies import Problem
 from schemas.state import Hold, JobDefinition, JobState
+from schemas.units import format_instant
 
 from .executions import pin
 from .keys import (
@@ -106,8 +107,11 @@ def index_entries(tenant: bytes, job: bytes, state: JobState) -> list[bytes]:
 # --- ticks ------------------------------------------------------------------------------------
 
 
-def decide_tick(job_key: str, job: Job, now_ms: int, txn: int, tz: str) -> Decision:
-    """Decide the job's next tick, which is due, and with it every tick passed over with it.
+def decide_tick(
+    job_key: str, job: Job, now_ms: int, txn: int, tz: str, upto_ms: int | None = None
+) -> Decision:
+    """Decide the job's next tick, which is due, and with it every tick passed over with it: those
+    up to now, or up to `upto_ms`, behind which a command acts.
 
     A tick within `late_tolerance` (never more than the distance to the next one) simply runs. Of
     those passed over only the newest runs (`missed: latest`), the others become one record.
@@ -127,7 +131,8 @@ def decide_tick(job_key: str, job: Job, now_ms: int, txn: int, tz: str) -> Decis
     missed: tuple[TicksMissed, ...] = ()
     sequence = state.sequence
     if now_ms - state.due_ms > tolerance_ms:
-        count, last_ms = _count(job, tick_ms, accepted_ms, now_ms - offset_ms)
+        until_ms = (now_ms if upto_ms is None else upto_ms) - offset_ms
+        count, last_ms = _count(job, tick_ms, accepted_ms, until_ms)
         if last_ms > tick_ms:
             before, before_ms = _count(job, tick_ms, accepted_ms, last_ms - 1)
             sequence += 1
@@ -317,10 +322,16 @@ def put(
     refusal = _unmatched(state.version if state is not None and alive else 0, asked.if_match)
     if refusal is not None:
         return refusal
+    old = job.definition if alive and job is not None else None
+    if state is not None:
+        refusal = _decided_already(definition, old, state.cursor_ms)
+        if refusal is not None:
+            return refusal
     if alive and job is not None and job.definition is not None:
         if job.definition.digest == definition.digest and job.state.status != "BROKEN":
             return Decision(job.state)
-        definition, plan = _keep_anchors(definition, plan, job)
+        if job.state.status != "FINISHED":  # whose `now` and `in` are asked for once more
+            definition, plan = _keep_anchors(definition, plan, job)
         state = pin(job.state, job.definition)
     if state is None or not alive:
         state = _new_life(state, asked.txn)
@@ -332,8 +343,7 @@ def put(
         after = _replace(state, txn=asked.txn, version=version, sequence=state.sequence + 1)
     else:
         planned = plan if status == "ACTIVE" else _one_offs(plan)
-        decided = job.plan if job is not None and alive else plan
-        tick = _first(planned, decided, state, definition, asked)
+        tick = _first(planned, state, definition, asked)
         accepted_ms = max(asked.at_ms, state.cursor_ms)
         after = _replace(
             state, txn=asked.txn, version=version, sequence=state.sequence + 1, status=status,
@@ -348,21 +358,15 @@ def put(
 
 
 def _first(
-    plan: tuple[Schedule, ...],
-    decided: tuple[Schedule, ...],
-    state: JobState,
-    definition: JobDefinition,
-    asked: Asked,
+    plan: tuple[Schedule, ...], state: JobState, definition: JobDefinition, asked: Asked
 ) -> Tick | None:
     """The first tick of new schedules: after the acceptance, one-offs up to `late_tolerance`
-    before it, and never one that was decided already, which up to the cursor are those of the
-    schedules `decided`."""
-    oldest_ms = asked.at_ms - definition.late_tolerance_ms
+    before it, and never one that was decided already or lies before the cursor."""
+    oldest_ms = max(asked.at_ms - definition.late_tolerance_ms, state.cursor_ms + 1)
     late = (
         schedule.at_ms
         for schedule in _one_offs(plan)
         if oldest_ms <= schedule.at_ms <= asked.at_ms
-        and (schedule.at_ms > state.cursor_ms or not _is_tick(decided, schedule.at_ms))
     )
     if (late_ms := min(late, default=None)) is not None:
         return Tick(late_ms)
@@ -372,9 +376,25 @@ def _first(
     return tick
 
 
-def _is_tick(plan: tuple[Schedule, ...], at_ms: int) -> bool:
-    tick = next_tick(plan, at_ms - 1)
-    return tick is not None and tick.at_ms == at_ms
+def _decided_already(
+    new: JobDefinition, old: JobDefinition | None, cursor_ms: int
+) -> Refusal | None:
+    """Refuse a new one-off that cannot be told from one that ran: only the last decided tick is
+    remembered, and no tick is decided twice."""
+    known = {stored.written for stored in old.schedules} if old is not None else set()
+    problems = tuple(
+        Problem(
+            f"schedules[{n}].at",
+            f"{format_instant(stored.at_ms)} is not after the job's last decided tick, "
+            f"{format_instant(cursor_ms)}",
+            "now",
+        )
+        for n, stored in enumerate(new.schedules)
+        if stored.kind == "at" and stored.at_ms <= cursor_ms and stored.written not in known
+    )
+    if not problems:
+        return None
+    return Refusal("invalid", "the definition is not valid", problems)
 
 
 def _new_life(stub: JobState | None, txn: int) -> JobState:

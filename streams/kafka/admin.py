@@ -91,10 +91,14 @@ class KafkaOffsets:
             futures = client.list_offsets(
                 wanted, isolation_level=isolation, request_timeout=timeout_s
             )
-            return {
+            found = {
                 (asked.topic, asked.partition): _result(future, timeout_s).offset
                 for asked, future in futures.items()
             }
+            # Of a partition that was just made the broker may not know an offset yet.
+            if any(offset < 0 for offset in found.values()):
+                raise TimeoutError("an offset is not known yet")
+            return found
 
         return self._admin.ask("asking for offsets", question)
 

@@ -187,6 +187,13 @@ def test_a_tick_after_the_pause_was_appended_may_have_been_decided_before_it_or_
     assert kinds(verdict(spans=spans)) == {"unexpected": 1}
 
 
+def test_a_one_off_whose_time_comes_after_the_end_is_no_part_of_the_run() -> None:
+    spans = (span(plan=(AtSchedule(at_ms=START + 60_000),)),)
+    after = missed(60, 60, reason="paused")
+    assert verdict([], [], (after,), spans, fires_min=0).ok
+    assert not verdict([], [], (missed(60, 60),), spans, fires_min=0).ok
+
+
 def test_a_one_off_that_is_due_at_its_acceptance_is_a_tick() -> None:
     assert list(ticks_of(span(plan=(AtSchedule(at_ms=START),)))) == [START]
     assert list(ticks_of(span(plan=(AtSchedule(at_ms=START + 20_000),)))) == []

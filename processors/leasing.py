@@ -48,12 +48,19 @@ class Leasing:
     """Who holds what, of one partition's executions."""
 
     def __init__(
-        self, *, namespace: str, partition: int, partitions: int, cluster_key: bytes
+        self,
+        *,
+        namespace: str,
+        partition: int,
+        partitions: int,
+        cluster_key: bytes,
+        lease_ms: int,
     ) -> None:
         self._namespace = namespace
         self._partition = partition
         self._partitions = partitions
         self._cluster_key = cluster_key
+        self._lease_ms = lease_ms
         self._requests = topic_name(namespace, SLOT_REQUESTS)
         self._pools: dict[str, PoolPlaces] = {}
         self._waiting: Waiting | None = None
@@ -68,13 +75,11 @@ class Leasing:
 
     # --- taking over -----------------------------------------------------------------------------
 
-    def resume(
-        self, store: Store, opened: Opened, *, epoch: int, now_ms: int, gap_ms: int
-    ) -> None:
+    def resume(self, store: Store, opened: Opened, *, epoch: int, now_ms: int, gap_ms: int) -> None:
         """Count leases from the state, plan to send those again that no report has named, and
         lease nothing until the slots processor has answered this epoch."""
         self._epoch = epoch
-        self._shift_ms = min(max(gap_ms, 0), limits.LEASE_MS)
+        self._shift_ms = min(max(gap_ms, 0), self._lease_ms)
         self._drained_ms = 0
         self._items.clear()
         self._resend, self._deferred = deque(), []
@@ -94,7 +99,7 @@ class Leasing:
 
     def _leases(self, store: Store, now_ms: int) -> Iterable[tuple[bytes, int]]:
         lower = DUE
-        upper = second_prefix((now_ms + 2 * limits.LEASE_MS) // 1000 + 1)
+        upper = second_prefix((now_ms + 2 * self._lease_ms) // 1000 + 1)
         while pairs := store.scan(lower, upper, SCAN_KEYS):
             for key, _ in pairs:
                 if key[KIND_AT] == Kind.LEASE:

@@ -37,6 +37,7 @@ class Running:
         leasing: Leasing,
         write: WriteState,
         alarm: Alarm,
+        lease_ms: int,
     ) -> None:
         self._executions = executions
         self._dead_letters = dead_letters
@@ -45,6 +46,7 @@ class Running:
         self._leasing = leasing
         self._write = write
         self._alarm = alarm
+        self._lease_ms = lease_ms
         self._fences = (-1, 0)
         self.outdated = 0
         self.forged = 0
@@ -76,7 +78,7 @@ class Running:
         )  # fmt: skip
         place = self._leasing.take(pool, handler, now_ms)
         if place is not None:
-            execution = decide.lease(execution, place, self._fence(txn), now_ms)
+            execution = decide.lease(execution, place, self._fence(txn), now_ms, self._lease_ms)
             self._leasing.give("work", job_key, definition, execution, now_ms)
         self._fired(txn, definition, state, fire, now_ms, execution)
         Step.of(txn).fires += 1
@@ -150,7 +152,7 @@ class Running:
     ) -> None:
         moved, after = decide.leased(
             job_key.decode(), job.state, execution, place,
-            fence=self._fence(txn), now_ms=now_ms, txn=txn.seq,
+            fence=self._fence(txn), now_ms=now_ms, txn=txn.seq, lease_ms=self._lease_ms,
         )  # fmt: skip
         self.follow(txn, job_key, job, moved, now_ms)
         definition = decide.definition_of(after, job.definition)
@@ -172,9 +174,7 @@ class Running:
     def _report(
         self, txn: Transaction, job_key: bytes, report: Report, worker: str, now_ms: int
     ) -> None:
-        if not self._leasing.genuine(
-            report.execution_id, report.delivery, worker, report.token
-        ):
+        if not self._leasing.genuine(report.execution_id, report.delivery, worker, report.token):
             self.forged += 1
             self._alarm("report_refused", worker=worker, execution=report.execution_id)
             return
@@ -182,7 +182,9 @@ class Running:
         if job is None:
             self.outdated += 1
             return
-        moved = decide.report(job_key.decode(), job.state, report, worker, now_ms, txn.seq)
+        moved = decide.report(
+            job_key.decode(), job.state, report, worker, now_ms, txn.seq, self._lease_ms
+        )
         if moved is None:
             self.outdated += 1
             return

@@ -84,6 +84,7 @@ class Scheduler:
         targets: TopicTargets,
         budget: Budget,
         alarm: Alarm,
+        lease_ms: int = limits.LEASE_MS,
     ) -> None:
         self._namespace = namespace
         self._partitions = partitions
@@ -104,11 +105,12 @@ class Scheduler:
         self._jobs = Jobs(budget)
         self._leasing = Leasing(
             namespace=namespace, partition=partition, partitions=partitions,
-            cluster_key=cluster_key,
+            cluster_key=cluster_key, lease_ms=lease_ms,
         )  # fmt: skip
         self._running = Running(
             executions=self._executions, dead_letters=dead_letters, tz=tz, jobs=self._jobs,
             leasing=self._leasing, write=self._write_state, alarm=alarm,
+            lease_ms=lease_ms,
         )  # fmt: skip
         self._wheel: Wheel | None = None
         self._last_append_ms = 0

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from schemas import limits
 from streams.crash import CrashPoint
 from streams.inputs import InputThread
 from streams.ports import Clock, Log, Outbox
@@ -39,6 +40,8 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     cluster_key: bytes = b""
     """Proves that reports are about leases we gave; empty: derived from cluster and namespace,
     which only guards against mistakes."""
+    lease_ms: int = limits.LEASE_MS
+    """The same on every scheduler and worker of an installation."""
 
 
 def build(
@@ -63,6 +66,7 @@ def build(
             namespace=service.namespace, partition=partition, partitions=service.partitions,
             cluster=service.cluster, cluster_key=key, tz=PINNED.version,
             targets=TopicTargets(probe, alarm), budget=budget, alarm=alarm,
+            lease_ms=service.lease_ms,
         )  # fmt: skip
         return Parts(
             topology=SCHEDULER, namespace=service.namespace, owner=service.member, logic=logic,

@@ -67,19 +67,22 @@ def at(state: JobState, ordinal: int) -> OpenExecution | None:
     return next((e for e in state.open if e.ordinal == ordinal), None)
 
 
-def lease(execution: OpenExecution, place: Placed, fence: int, now_ms: int) -> OpenExecution:
+def lease(
+    execution: OpenExecution, place: Placed, fence: int, now_ms: int, lease_ms: int = LEASE_MS
+) -> OpenExecution:
     """The execution as leased to the place: one delivery more."""
     return _replace(
         execution, state="RUNNING", reason="", worker=place.worker, inbox=place.inbox,
-        delivery=execution.delivery + 1, lease_until=now_ms + LEASE_MS, fence=fence, named=False,
+        delivery=execution.delivery + 1, lease_until=now_ms + lease_ms, fence=fence, named=False,
         started_at=0,
     )  # fmt: skip
 
 
 def leased(job_key: str, state: JobState, execution: OpenExecution, place: Placed, *,
-           fence: int, now_ms: int, txn: int) -> tuple[Moved, OpenExecution]:  # fmt: skip
+           fence: int, now_ms: int, txn: int,
+           lease_ms: int = LEASE_MS) -> tuple[Moved, OpenExecution]:  # fmt: skip
     """Lease a queued execution, with its event."""
-    after = lease(execution, place, fence, now_ms)
+    after = lease(execution, place, fence, now_ms, lease_ms)
     return _moved(job_key, state, after, "RUNNING", "", now_ms, txn), after
 
 
@@ -100,8 +103,9 @@ def without(state: JobState, execution: OpenExecution) -> JobState:
 
 
 def report(
-    job_key: str, state: JobState, report: Report, worker: str, now_ms: int, txn: int
-) -> Moved | None:
+    job_key: str, state: JobState, report: Report, worker: str, now_ms: int, txn: int,
+    lease_ms: int = LEASE_MS,
+) -> Moved | None:  # fmt: skip
     """Follow a report of the latest delivery. None: it is outdated and changes nothing."""
     execution = at(state, report.ordinal)
     if (
@@ -114,9 +118,9 @@ def report(
         return None
     match report.kind:
         case "started" | "already_started":
-            return _named(job_key, state, execution, report, now_ms, txn, renewed=False)
+            return _named(job_key, state, execution, report, now_ms, txn, renewed_ms=0)
         case "heartbeat":
-            return _named(job_key, state, execution, report, now_ms, txn, renewed=True)
+            return _named(job_key, state, execution, report, now_ms, txn, renewed_ms=lease_ms)
         case "outcome":
             return _outcome(job_key, state, execution, report, now_ms, txn)
         case "returned" | "revoked":
@@ -127,10 +131,11 @@ def report(
 
 def _named(
     job_key: str, state: JobState, execution: OpenExecution, report: Report, now_ms: int,
-    txn: int, *, renewed: bool,
+    txn: int, *, renewed_ms: int,
 ) -> Moved:  # fmt: skip
     """The worker has it. A heartbeat renews the lease, unless a terminal state was decided."""
-    until = now_ms + LEASE_MS if renewed and execution.state == "RUNNING" else execution.lease_until
+    renewed = renewed_ms and execution.state == "RUNNING"
+    until = now_ms + renewed_ms if renewed else execution.lease_until
     started_at = report.started_at or execution.started_at
     after = _replace(execution, named=True, lease_until=until, started_at=started_at)
     if after == execution:

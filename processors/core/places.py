@@ -33,6 +33,10 @@ LOOKED_AT_MAX: Final = 8
 """Workers with a free place that one `take` compares."""
 
 
+POOL_LIMIT: Final = "pool:"
+"""How the limit keys of pools begin."""
+
+
 class Place(msgspec.Struct, frozen=True, gc=False):
     """Where an execution goes: a worker and the partition of `inbox.<pool>` that it reads."""
 
@@ -55,7 +59,7 @@ class _Said(msgspec.Struct, frozen=True):
 
 def pool_limit(pool: str) -> str:
     """The limit key of a pool's places."""
-    return f"pool:{pool}"
+    return POOL_LIMIT + pool
 
 
 class PoolPlaces:

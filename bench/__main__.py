@@ -2,11 +2,21 @@
 
 import sys
 
-from . import fire, restore
+from . import fire, full, heartbeats, http_worker, restore, worker
 
-FIGURES = {**fire.FIGURES, **restore.FIGURES}
+FIGURES = {
+    **fire.FIGURES,
+    **restore.FIGURES,
+    **full.FIGURES,
+    **heartbeats.FIGURES,
+    **http_worker.FIGURES,
+    **worker.FIGURES,
+}
 GROUPS = {
     "spine": ("fire", "fire_lateness", "register", "restore"),
+    "hands": ("full", "lateness", "http_worker", "heartbeats"),
+    "lateness_p50": ("lateness",),
+    "lateness_p99": ("lateness",),
     "fire_lateness_p50": ("fire_lateness",),
     "fire_lateness_p99": ("fire_lateness",),
 }

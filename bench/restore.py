@@ -10,7 +10,7 @@ from typing import Final
 from confluent_kafka import Producer
 
 from horolog.broker import server
-from horolog.supervised import SupervisedScheduler
+from horolog.supervised import processor
 from processors.core.spec import digest
 from processors.topology import topic_set
 from schemas.bindings import JOB_DEFINITION, JOB_STATE, MARK
@@ -56,7 +56,7 @@ def _first_fire_s(settings: object, bootstrap: str, member: str) -> float:
     consumer = receiver(bootstrap, TARGET)
     while consumer.poll(1.0) is not None:
         pass
-    scheduler = SupervisedScheduler(settings, bootstrap, member=member, say=say)  # type: ignore[arg-type]
+    scheduler = processor("the scheduler", "scheduler", settings, bootstrap, member=member, say=say)
     started_s = time.monotonic()
     scheduler.start()
     try:

@@ -1,16 +1,30 @@
 """Horolog's Python SDK: handlers, declared jobs, and a client to put and follow jobs."""
 
-from workers.handlers import Context, Fail
+from typing import TYPE_CHECKING
 
-from .app import App
+if TYPE_CHECKING:
+    from workers.handlers import Context, Fail
+
+    from .app import App
+    from .sdk_client import Client
 
 __all__ = ["App", "Client", "Context", "Fail"]
 
 
 def __getattr__(name: str) -> object:
-    # The client brings Kafka along, which a module of handlers has no need of.
-    if name == "Client":
-        from .sdk_client import Client
+    """Import what is asked for, and not the Kafka client for a module of handlers."""
+    match name:
+        case "App":
+            from .app import App
 
-        return Client
-    raise AttributeError(f"module 'horolog' has no attribute {name!r}")
+            return App
+        case "Context" | "Fail":
+            from workers import handlers
+
+            return getattr(handlers, name)
+        case "Client":
+            from .sdk_client import Client
+
+            return Client
+        case _:
+            raise AttributeError(f"module 'horolog' has no attribute {name!r}")

@@ -50,7 +50,7 @@ class App:
         that is taken.
         """
         if not name or len(name) > HANDLER_CHARS_MAX or not name.isprintable():
-            raise ValueError(f"handler name {name!r}: 1 to {HANDLER_CHARS_MAX} printable characters")
+            raise ValueError(f"handler name {name!r}: 1 to {HANDLER_CHARS_MAX} characters")
 
         def register(function: Function) -> Function:
             if name in self._handlers:

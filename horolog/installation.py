@@ -1,20 +1,31 @@
-"""Everything that `up` runs on one machine: a Kafka, its topics, a scheduler."""
+"""Everything that `up` runs on one machine: a Kafka, its topics, the services."""
 
+import ipaddress
 import socket
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import IO
+from typing import IO, Final
 
+from horolog import supervised
 from horolog.broker import server
-from horolog.settings import Settings
-from horolog.supervised import Owners, SupervisedScheduler
-from processors.topology import topic_set
+from horolog.owners import Owners
+from horolog.settings import HttpSettings, Settings
+from horolog.supervised import Supervised
+from processors.topology import JOB_STATE, SLOT_STATE, topic_set
 from streams import admin
 from streams.errors import Refuse
 from streams.kafka import KafkaLog
 
 Say = Callable[[str], None]
+
+PERMISSIVE: Final = HttpSettings(allowed_cidrs=("0.0.0.0/0", "::/0"), allow_plain_http=True)
+"""What HTTP jobs may call on a machine of one's own. Link-local and metadata addresses are refused
+all the same."""
+
+SCHEDULER: Final = "scheduler"
+SLOTS: Final = "slots"
+HTTP_WORKER: Final = "http-worker"
 
 
 class Installation:
@@ -27,10 +38,11 @@ class Installation:
     def __init__(self, settings: Settings, say: Say, *, lines: IO[bytes] | None = None) -> None:
         self.settings = settings
         self.bootstrap = settings.kafka.bootstrap
+        self.member = f"{socket.gethostname()}-up"
         self._say = say
         self._lines = lines
         self._broker: server.BrokerHandle | None = None
-        self._scheduler: SupervisedScheduler | None = None
+        self._services: dict[str, Supervised] = {}
 
     def __enter__(self) -> "Installation":
         return self
@@ -49,10 +61,29 @@ class Installation:
         return self._broker is not None
 
     @property
-    def scheduler(self) -> SupervisedScheduler:
+    def permissive(self) -> bool:
+        """Whether HTTP jobs may call anything: only where nobody said otherwise, and nobody else
+        can register them."""
+        return "http" not in self.settings.model_fields_set and is_loopback(self.bootstrap)
+
+    @property
+    def scheduler(self) -> Supervised:
         """The scheduler; there is one after `start`."""
-        assert self._scheduler is not None
-        return self._scheduler
+        return self.service(SCHEDULER)
+
+    @property
+    def http_worker(self) -> Supervised:
+        """The HTTP worker; there is one after `start`."""
+        return self.service(HTTP_WORKER)
+
+    def service(self, name: str) -> Supervised:
+        """What was added under this name."""
+        return self._services[name]
+
+    @property
+    def restarts(self) -> int:
+        """How often a service was started again."""
+        return sum(service.restarts for service in self._services.values())
 
     def start(self) -> None:
         """Return when jobs are taken and fire. Raises what a part raises, with the reason."""
@@ -65,20 +96,36 @@ class Installation:
             self._say(f"warning: {warning}")
         if made.created:
             self._say(f"created {len(made.created)} topics")
-        self._scheduler = SupervisedScheduler(
-            settings, self.bootstrap, member=f"{socket.gethostname()}-up", say=self._say,
-            lines=self._lines,
-        )  # fmt: skip
-        owners = Owners(self.log(), settings)
         started_s = time.monotonic()
-        self._scheduler.start()
-        owners.wait(self._scheduler.member, self._look)
-        self._say(f"the scheduler is ready after {time.monotonic() - started_s:.1f} s")
+        owners = [Owners(self.log(), settings, topic) for topic in (JOB_STATE, SLOT_STATE)]
+        self._add_services()
+        for owner in owners:
+            owner.wait(self.member, self._await)
+        took_s = time.monotonic() - started_s
+        self._say(f"scheduler, slots processor and HTTP worker run after {took_s:.1f} s")
+
+    def worker(self, name: str, *arguments: str, settings: Settings | None = None) -> Supervised:
+        """A worker of this installation, which messages call `name`; not started yet."""
+        return supervised.worker(
+            name, (*arguments, "--name", self.member), settings or self.settings, self.bootstrap,
+            say=self._say, lines=self._lines,
+        )  # fmt: skip
+
+    def add(self, name: str, service: Supervised) -> None:
+        """Start a service, to be looked after and ended with the others."""
+        self._services[name] = service
+        service.start()
+
+    def look(self) -> None:
+        """Start again what died. Raises `Refuse` when something does not stay alive."""
+        for service in self._services.values():
+            service.look()
 
     def stop(self) -> None:
         """End what was started here."""
-        if self._scheduler is not None:
-            self._scheduler.stop()
+        # Workers before the schedulers, so that what they say in the end is heard.
+        for service in reversed(self._services.values()):
+            service.stop()
         if self._broker is not None and self._broker.started:
             server.stop(self._broker.data_dir)
 
@@ -90,8 +137,33 @@ class Installation:
         """Settings for an administration client."""
         return {**self.settings.kafka.client, "bootstrap.servers": self.bootstrap}
 
-    def _look(self) -> None:
-        """A scheduler that refuses to start has said why; one that fails is started again."""
-        if self.scheduler.gave_up():
-            raise Refuse("the scheduler refuses to start; its log says why")
-        self.scheduler.look()
+    def _add_services(self) -> None:
+        settings, member = self.settings, self.member
+        for name, called in ((SCHEDULER, "the scheduler"), (SLOTS, "the slots processor")):
+            processor = supervised.processor(
+                called, name, settings, self.bootstrap, member=member, say=self._say,
+                lines=self._lines,
+            )  # fmt: skip
+            self.add(name, processor)
+        calling = settings.model_copy(update={"http": PERMISSIVE}) if self.permissive else settings
+        self.add(HTTP_WORKER, self.worker("the HTTP worker", "run", "worker", settings=calling))
+
+    def _await(self) -> None:
+        """A service that refuses to start has said why; one that fails is started again."""
+        for service in self._services.values():
+            if service.gave_up():
+                raise Refuse(f"{service.name} refuses to start; its log says why")
+        self.look()
+
+
+def is_loopback(bootstrap: str) -> bool:
+    """Whether all these addresses are this machine's own, which nobody else reaches."""
+    hosts = [address.strip().rpartition(":")[0].strip("[]") for address in bootstrap.split(",")]
+    return all(_is_loopback(host) for host in hosts)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

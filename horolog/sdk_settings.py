@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
+from schemas import limits
+
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 CONFIG_FILE: Final = "horolog.toml"
 
@@ -24,12 +26,14 @@ class Unsettled(ValueError):
 
 
 class Where(msgspec.Struct, frozen=True, kw_only=True):
-    """A Kafka, and a Horolog in it. `client` may hold credentials: it is never shown."""
+    """A Kafka, and a Horolog in it. `client` may hold credentials: it is never shown. `lease_ms` is
+    the installation's: its schedulers and workers must agree on it."""
 
     bootstrap: str = DEFAULT_BOOTSTRAP
     namespace: str = "horolog"
     tenant: str = "default"
     client: Mapping[str, ClientValue] = {}
+    lease_ms: int = limits.LEASE_MS
 
     def __repr__(self) -> str:
         return f"Where({self.bootstrap!r}, namespace={self.namespace!r}, tenant={self.tenant!r})"
@@ -56,10 +60,11 @@ def find(
         or written.get("namespace")
         or "horolog",
         "tenant": tenant or env.get("HOROLOG_TENANT") or written.get("tenant") or "default",
+        "lease_ms": env.get("HOROLOG_LEASE_MS") or written.get("lease_ms") or limits.LEASE_MS,
         "client": client if client is not None else _client(env, kafka),
     }
     try:
-        return msgspec.convert(found, Where)
+        return msgspec.convert(found, Where, strict=False)
     except msgspec.ValidationError as error:
         raise Unsettled(f"settings: {error}") from None
 

@@ -6,28 +6,35 @@ A flag comes before the environment (`HOROLOG_…`, nested by `__`), the environ
 stands under `kafka.client` goes verbatim to every Kafka client and is never shown.
 """
 
+import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from ipaddress import ip_network
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
+    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     SettingsError,
 )
 
+from schemas import limits
 from schemas.replies import Problem
 from streams.topics import check_namespace
 
 PREFIX: Final = "HOROLOG_"
+BOOTSTRAP_VARIABLE: Final = "KAFKA_BOOTSTRAP_SERVERS"
 CONFIG_FILE: Final = "horolog.toml"
 PARTITIONS_MAX: Final = 1_024
+LEASE_MS_MIN: Final = 2_000
+LEASE_MS_MAX: Final = 600_000
 
 _NOT_SETTINGS: Final = frozenset({"HOROLOG_CONFIG", "HOROLOG_JAVA", "HOROLOG_CRASH"})
 # Kubernetes puts these into the environment of every container beside a service named `horolog`.
@@ -61,6 +68,31 @@ class KafkaSettings(BaseModel):
         return client
 
 
+class HttpSettings(BaseModel):
+    """What HTTP targets may be called. Unless named here: https to public addresses only."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    allowed_cidrs: Annotated[tuple[str, ...], NoDecode] = ()
+    allow_plain_http: bool = False
+
+    @field_validator("allowed_cidrs", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        if value.lstrip().startswith("["):
+            return json.loads(value)
+        return [part.strip() for part in value.split(",") if part.strip()]
+
+    @field_validator("allowed_cidrs")
+    @classmethod
+    def _networks(cls, cidrs: tuple[str, ...]) -> tuple[str, ...]:
+        for cidr in cidrs:
+            ip_network(cidr, strict=False)
+        return cidrs
+
+
 class Settings(BaseSettings):
     """Which Horolog this is, where its data is, and which Kafka it uses."""
 
@@ -76,8 +108,13 @@ class Settings(BaseSettings):
     partitions: int = Field(default=12, ge=1, le=PARTITIONS_MAX)
     data_dir: Path = Path(".horolog")
     tenant: str = "default"
+    lease_ms: int = Field(default=limits.LEASE_MS, ge=LEASE_MS_MIN, le=LEASE_MS_MAX)
+    """How long a worker may be silent before its work is given to another: the same on every
+    scheduler and worker of an installation."""
     kafka: KafkaSettings = KafkaSettings()
+    http: HttpSettings = HttpSettings()
     _config_file: Path | None = PrivateAttr(default=None)
+    _given: Mapping[str, Any] = PrivateAttr(default={})
 
     @field_validator("namespace")
     @classmethod
@@ -93,6 +130,11 @@ class Settings(BaseSettings):
     def config_file(self) -> Path | None:
         """The settings file that was read, if any."""
         return self._config_file
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        """What was given by flags, nested as in the file."""
+        return self._given
 
     def state_dir(self, member: str) -> Path:
         """Where one scheduler keeps its stores; they can be rebuilt from the log."""
@@ -110,7 +152,7 @@ class Settings(BaseSettings):
         del dotenv_settings, file_secret_settings
         assert isinstance(init_settings, InitSettingsSource)
         from_file = init_settings.init_kwargs.pop(_FILE, {})
-        servers = os.environ.get("KAFKA_BOOTSTRAP_SERVERS", "").strip()
+        servers = os.environ.get(BOOTSTRAP_VARIABLE, "").strip()
         first = {"kafka": {"bootstrap": servers}} if servers else {}
         return (
             init_settings,
@@ -126,10 +168,11 @@ def load(flags: Mapping[str, Any] | None = None, config: Path | None = None) -> 
     Raises `BadSettings` with every problem, each naming where the value came from.
     """
     path = _config_path(config)
-    written = _read_file(path) if path is not None else {}
+    written = read_file(path) if path is not None else {}
     problems = list(_unknown_variables(os.environ))
+    given = _given(flags or {})
     try:
-        settings = Settings.model_validate(_given(flags or {}) | {_FILE: written})
+        settings = Settings.model_validate(given | {_FILE: written})
     except ValidationError as invalid:
         found = invalid.errors(include_url=False, include_context=False, include_input=False)
         problems += [_told(error, written, path) for error in found]
@@ -137,7 +180,7 @@ def load(flags: Mapping[str, Any] | None = None, config: Path | None = None) -> 
         problems.append(Problem("environment", str(error), "write lists and tables as JSON"))
     if problems:
         raise BadSettings(tuple(dict.fromkeys(problems)))
-    settings._config_file = path
+    settings._config_file, settings._given = path, given
     return settings
 
 
@@ -149,7 +192,8 @@ def _config_path(config: Path | None) -> Path | None:
     return Path(CONFIG_FILE) if Path(CONFIG_FILE).is_file() else None
 
 
-def _read_file(path: Path) -> dict[str, Any]:
+def read_file(path: Path) -> dict[str, Any]:
+    """What a settings file says. Raises `BadSettings` if it cannot be read."""
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:

@@ -1,55 +1,54 @@
-"""A scheduler as a child process that is started again when it dies."""
+"""Services as child processes that are started again when they die."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
 from horolog.settings import Settings
-from processors.topology import JOB_STATE
-from schemas.bindings import MARK
-from schemas.codec import Undecodable
-from schemas.limits import DRAIN_S
-from streams.clock import SystemClock
-from streams.errors import Refuse, Unavailable
-from streams.layout import MARK_KEY, topic_name
-from streams.ports import Clock, Log, TopicPartition
+from schemas.limits import CANCEL_GRACE_MS, DRAIN_S
+from streams.errors import Refuse
 
 BACK_OFF_S_MIN: Final = 0.5
 BACK_OFF_S_MAX: Final = 30.0
 STABLE_S: Final = 10.0
 """A process that lived for so long is no failed start."""
 FAILED_STARTS_MAX: Final = 5
-READY_S: Final = 60.0
+WORKER_DRAIN_S: Final = 10.0
+"""How long runs may take to finish when everything ends."""
+END_MARGIN_S: Final = 5.0
 _HOPELESS: Final = (1, 2)
 """Exit codes of a refusal and of wrong settings."""
 
 
-class SupervisedScheduler:
-    """Starts `horolog run scheduler`, keeps it running, ends it. One thread uses it.
+class Supervised:
+    """Starts `horolog` with these arguments, keeps it running, ends it. One thread uses it.
 
-    The child ends with this process, however that ends. `lines` is where its log goes; None:
-    where ours goes.
+    `name` is what messages call it. The child ends with this process, however that ends. It has
+    `end_s` to end by itself. `lines` is where its log goes; None: where ours goes.
     """
 
     def __init__(
         self,
-        settings: Settings,
-        bootstrap: str,
+        name: str,
+        arguments: Sequence[str],
         *,
-        member: str,
+        environment: Mapping[str, str],
         say: Callable[[str], None],
+        end_s: float,
         lines: IO[bytes] | None = None,
     ) -> None:
-        self.member = member
+        self.name = name
         self.restarts = 0
-        self._settings = settings
-        self._environment = child_environment(settings, bootstrap)
+        self._command = [sys.executable, "-m", "horolog.attended", *arguments]
+        self._environment = environment
         self._say = say
+        self._end_s = end_s
         self._lines = lines
         self._child: subprocess.Popen[bytes] | None = None
         self._started_s = 0.0
@@ -67,10 +66,8 @@ class SupervisedScheduler:
 
     def start(self) -> None:
         """Start the process; it is not ready yet."""
-        command = [sys.executable, "-m", "horolog", "run", "scheduler", "--member", self.member,
-                   "--until-stdin-ends"]  # fmt: skip
         self._child = subprocess.Popen(  # noqa: S603 our own program
-            command,
+            self._command,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._lines,
@@ -90,15 +87,15 @@ class SupervisedScheduler:
             if code is None:
                 return
             self._forget(child)
-            self._say(f"the scheduler ended ({_manner(code)})")
+            self._say(f"{self.name} ended ({_manner(code)})")
             self._failed_starts = 0 if now_s - self._started_s > STABLE_S else self._failed_starts
             self._start_at_s = now_s + self._back_off_s()
             self._failed_starts += 1
         if self._failed_starts > FAILED_STARTS_MAX:
-            raise Refuse(f"the scheduler ended {self._failed_starts} times right after its start")
+            raise Refuse(f"{self.name} ended {self._failed_starts} times right after its start")
         if now_s >= self._start_at_s:
             self.restarts += 1
-            self._say("starting the scheduler again")
+            self._say(f"starting {self.name} again")
             self.start()
 
     def kill(self) -> None:
@@ -108,16 +105,16 @@ class SupervisedScheduler:
         self._child.wait()
 
     def stop(self) -> None:
-        """Let it finish what is under way and end, within its time to drain."""
+        """Let it finish what is under way and end, within its time."""
         child = self._child
         if child is None:
             return
         if child.poll() is None:
             child.terminate()
             try:
-                child.wait(DRAIN_S + 2)
+                child.wait(self._end_s)
             except subprocess.TimeoutExpired:
-                self._say("the scheduler does not end and is killed; nothing is lost by it")
+                self._say(f"{self.name} does not end and is killed; nothing is lost by it")
                 child.kill()
                 child.wait()
         self._forget(child)
@@ -134,43 +131,27 @@ class SupervisedScheduler:
         return float(min(BACK_OFF_S_MIN * 2 ** (self._failed_starts - 1), BACK_OFF_S_MAX))
 
 
-class Owners:
-    """Tells when a member that starts now, on this machine, has come to own every partition: it
-    takes each over with a mark.
+def processor(
+    name: str, kind: str, settings: Settings, bootstrap: str, *, member: str,
+    say: Callable[[str], None], lines: IO[bytes] | None = None,
+) -> Supervised:  # fmt: skip
+    """`horolog run KIND` under this member's name: a scheduler, or a slots processor."""
+    return Supervised(
+        name, ("run", kind, "--member", member), environment=child_environment(settings, bootstrap),
+        say=say, end_s=DRAIN_S + END_MARGIN_S, lines=lines,
+    )  # fmt: skip
 
-    Make it when no process of that name runs. What one that died had committed may come to light
-    later; its marks are older.
-    """
 
-    def __init__(self, log: Log, settings: Settings, clock: Clock | None = None) -> None:
-        self._since_ms = (clock or SystemClock()).wall_ms()
-        name = topic_name(settings.namespace, JOB_STATE)
-        partitions = [(name, p) for p in range(settings.partitions)]
-        self._missing = set(partitions)
-        self._reader = log.reader("horolog-owners", committed=True)
-        self._reader.assign(log.offsets().stable_end(partitions))
-
-    def wait(self, member: str, alive: Callable[[], None], timeout_s: float = READY_S) -> None:
-        """Return once `member` owns them all. `alive` is called now and then and may raise.
-        Raises `Unavailable` when it takes longer."""
-        until_s = time.monotonic() + timeout_s
-        try:
-            while self._missing:
-                for record in self._reader.read(1_000, 0.1):
-                    if record.key == MARK_KEY and self._is_by(member, record.value):
-                        self._missing.discard((record.topic, record.partition))
-                alive()
-                if time.monotonic() > until_s:
-                    raise Unavailable(_unowned(member, self._missing, timeout_s))
-        finally:
-            self._reader.close()
-
-    def _is_by(self, member: str, value: bytes | None) -> bool:
-        try:
-            mark = MARK.decode(value or b"")
-        except Undecodable:
-            return False
-        return mark.owner == member and mark.wall_ms >= self._since_ms
+def worker(
+    name: str, arguments: Sequence[str], settings: Settings, bootstrap: str, *,
+    say: Callable[[str], None], lines: IO[bytes] | None = None,
+) -> Supervised:  # fmt: skip
+    """A worker: `arguments` are those of `horolog`, but for how it drains."""
+    return Supervised(
+        name, (*arguments, "--drain-timeout", f"{WORKER_DRAIN_S:g}"),
+        environment=child_environment(settings, bootstrap), say=say,
+        end_s=WORKER_DRAIN_S + CANCEL_GRACE_MS / 1_000 + END_MARGIN_S, lines=lines,
+    )  # fmt: skip
 
 
 def child_environment(settings: Settings, bootstrap: str) -> Mapping[str, str]:
@@ -183,6 +164,9 @@ def child_environment(settings: Settings, bootstrap: str) -> Mapping[str, str]:
         "HOROLOG_PARTITIONS": str(settings.partitions),
         "HOROLOG_DATA_DIR": str(settings.data_dir.resolve()),
         "HOROLOG_TENANT": settings.tenant,
+        "HOROLOG_LEASE_MS": str(settings.lease_ms),
+        "HOROLOG_HTTP__ALLOWED_CIDRS": json.dumps(settings.http.allowed_cidrs),
+        "HOROLOG_HTTP__ALLOW_PLAIN_HTTP": str(settings.http.allow_plain_http).lower(),
         "PYTHONPATH": os.pathsep.join(
             filter(None, [str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH")])
         ),
@@ -190,11 +174,6 @@ def child_environment(settings: Settings, bootstrap: str) -> Mapping[str, str]:
     if settings.config_file is not None:
         found["HOROLOG_CONFIG"] = str(settings.config_file.resolve())
     return found
-
-
-def _unowned(member: str, missing: set[TopicPartition], timeout_s: float) -> str:
-    numbers = ", ".join(str(partition) for _, partition in sorted(missing))
-    return f"the scheduler {member} did not take over partition {numbers} in {timeout_s:.0f} s"
 
 
 def _manner(code: int) -> str:

@@ -7,6 +7,7 @@ import os
 import secrets
 import signal
 import socket
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -37,10 +38,11 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     pool: str = "default"
     places: int = limits.PLACES_DEFAULT
     processes: int = 0
-    lease_ms: int = limits.LEASE_MS
     drain_ms: int = limits.WORKER_DRAIN_MS
     cancel_grace_ms: int = limits.CANCEL_GRACE_MS
     register: bool = True
+    until_stdin_ends: bool = False
+    """Drain also when the standard input ends, which is the end of whoever started the worker."""
 
     def __post_init__(self) -> None:
         """Raises `ValueError` with the option's name and what would be right."""
@@ -101,7 +103,7 @@ async def serve(
     worker = Worker(
         WorkerSettings(
             namespace=where.namespace, worker=worker_id, pool=options.pool, places=options.places,
-            lease_ms=options.lease_ms, drain_ms=options.drain_ms,
+            lease_ms=where.lease_ms, drain_ms=options.drain_ms,
             cancel_grace_ms=options.cancel_grace_ms,
         ),
         handlers=handlers, log=log, partitions=partitions, report_log=report_log,
@@ -110,6 +112,8 @@ async def serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _drain, worker, number)
+    if options.until_stdin_ends:
+        threading.Thread(target=_await_end_of_stdin, args=(loop, worker), daemon=True).start()
     _log.info("worker %s of pool %s has %d places", worker_id, options.pool, options.places)
     await worker.run()
     _log.info("worker %s ended", worker_id)
@@ -166,6 +170,12 @@ def _partitions(log: KafkaLog, where: Where, pool: str) -> int:
         if not topics.partitions(topic):
             raise NoTopics(f"topic {topic} does not exist at {where.bootstrap}")
     return topics.partitions(requests)
+
+
+def _await_end_of_stdin(loop: asyncio.AbstractEventLoop, worker: Worker) -> None:
+    while os.read(0, 4_096):
+        pass
+    loop.call_soon_threadsafe(worker.drain)
 
 
 def _drain(worker: Worker, number: int) -> None:

@@ -4,7 +4,6 @@ Up to 16 stand in the job's own state; more go into a record of their own, at mo
 """
 
 from hashlib import blake2b
-from typing import Final
 
 import msgspec
 
@@ -15,8 +14,7 @@ from schemas.state import CommandId, JobIds, JobState
 from streams.transaction import Transaction
 
 from .core.keys import IDS, IDS_SUFFIX
-
-_encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
+from .core.spec import canonical
 
 
 def id_hash(command_id: str) -> bytes:
@@ -27,7 +25,7 @@ def id_hash(command_id: str) -> bytes:
 def body_hash(command: AnyCommand) -> bytes:
     """What the rest of the command is remembered as: a repeat must have the same."""
     bare = msgspec.structs.replace(command, command_id="", reply_to="", hops=0)
-    return blake2b(type(command).__name__.encode() + _encode(bare), digest_size=8).digest()
+    return blake2b(type(command).__name__.encode() + canonical(bare), digest_size=8).digest()
 
 
 def find(txn: Transaction, job_key: bytes, state: JobState, wanted: bytes, at_ms: int) -> (

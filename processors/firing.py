@@ -57,6 +57,7 @@ class Firing:
         self._scheduled.clear()
         self._types.clear()
         self._fires = 0
+        self._targets.begin_step()
 
     def write(
         self,

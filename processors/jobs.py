@@ -24,11 +24,14 @@ class Budget:
 class Step:
     """What a step will have changed in memory once it is committed."""
 
-    __slots__ = ("fires", "index", "jobs")
+    __slots__ = ("fires", "index", "jobs", "queued")
 
     def __init__(self) -> None:
         self.jobs: dict[bytes, Job | None] = {}
         self.index: list[bytes] = []
+        """New keys of the due index."""
+        self.queued: list[bytes] = []
+        """New keys of executions that wait for a place."""
         self.fires = 0
 
     @staticmethod

@@ -3,18 +3,21 @@
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from schemas.bindings import EXECUTION_FIRED, EXECUTION_MOVED, REPORT_BATCH
 from schemas.codec import Undecodable
 from schemas.events import ExecutionFired
 from schemas.leases import Report
 from schemas.state import JobDefinition, JobState, OpenExecution
+from streams.binding import DueEntryCrashed
 from streams.errors import PoisonRecord
 from streams.transaction import Transaction
 
 from .core import executions as decide
 from .core.executions import Moved, Placed
-from .core.job import Fire, Job
-from .core.keys import ordinal_of, parse_queue
+from .core.job import Fire, Job, keep_ms
+from .core.keys import Kind, due_key, ordinal_of, parse_queue, split_job_key
 from .jobs import Jobs, Step
 from .leasing import Leasing
 
@@ -64,12 +67,12 @@ class Running:
         now_ms: int,
     ) -> JobState:
         """Claim an occurrence for a worker: leased at once if a place is free, else waiting. Under
-        `forbid` it is skipped while an execution of the job is open."""
-        pool, handler = where(definition)
+        `forbid` it is skipped while an execution of the job is open, whatever its target is now."""
         ordinal = decide.free_ordinal(state)
         if state.open or ordinal is None:
-            self._skipped(txn, definition, state, fire, now_ms)
+            self._fired(txn, definition, state, fire, now_ms, None)
             return state
+        pool, handler = where(definition)
         execution = OpenExecution(
             ordinal=ordinal, occurrence=fire.occurrence, attempt=1, delivery=0, lost=0,
             scheduled_at=fire.scheduled_at, due_at=fire.due_at, claimed_at=now_ms,
@@ -83,16 +86,6 @@ class Running:
         self._fired(txn, definition, state, fire, now_ms, execution)
         Step.of(txn).fires += 1
         return decide.with_open(state, execution)
-
-    def _skipped(
-        self,
-        txn: Transaction,
-        definition: JobDefinition,
-        state: JobState,
-        fire: Fire,
-        now_ms: int,
-    ) -> None:
-        self._fired(txn, definition, state, fire, now_ms, None)
 
     def _fired(
         self,
@@ -133,12 +126,15 @@ class Running:
         for key, place in self._leasing.drawn(now_ms, min(limit, LEASES_PER_STEP_MAX)):
             looked += 1
             pool, _, _, job_key = parse_queue(key)
-            job = self._jobs.get(txn, job_key)
-            execution = decide.at(job.state, ordinal_of(key)) if job is not None else None
-            if job is None or execution is None or execution.state != "QUEUED":
-                self._leasing.free(pool, place.worker)  # nobody's by now
-                continue
-            self._lease(txn, job_key, job, execution, place, now_ms)
+            try:
+                job = self._jobs.get(txn, job_key)
+                execution = decide.at(job.state, ordinal_of(key)) if job is not None else None
+                if job is None or execution is None or execution.state != "QUEUED":
+                    self._leasing.free(pool, place.worker)  # nobody's by now
+                    continue
+                self._lease(txn, job_key, job, execution, place, now_ms)
+            except Exception as error:
+                raise DueEntryCrashed(key, repr(error)) from error
         return looked
 
     def _lease(
@@ -166,33 +162,34 @@ class Running:
             batch = REPORT_BATCH.decode(value)
         except Undecodable as error:
             raise PoisonRecord(str(error)) from error
-        keys = [f"{r.tenant}/{r.job}".encode() for r in batch.reports]
-        self._jobs.load(txn, keys)
-        for job_key, report in zip(keys, batch.reports, strict=True):
-            self._report(txn, job_key, report, batch.worker, now_ms)
+        worker, genuine = batch.worker, self._leasing.genuine
+        reports = [r for r in batch.reports if genuine(r.execution_id, r.delivery, worker, r.token)]
+        if forged := len(batch.reports) - len(reports):
+            self.forged += forged
+            self._alarm("reports_refused", worker=worker, count=forged)
+        keys = [f"{r.tenant}/{r.job}" for r in reports]
+        self._jobs.load(txn, [key.encode() for key in keys])
+        for key, report in zip(keys, reports, strict=True):
+            self._report(txn, key, report, worker, now_ms)
 
     def _report(
-        self, txn: Transaction, job_key: bytes, report: Report, worker: str, now_ms: int
+        self, txn: Transaction, key: str, report: Report, worker: str, now_ms: int
     ) -> None:
-        if not self._leasing.genuine(report.execution_id, report.delivery, worker, report.token):
-            self.forged += 1
-            self._alarm("report_refused", worker=worker, execution=report.execution_id)
-            return
+        job_key = key.encode()
         job = self._jobs.get(txn, job_key)
-        if job is None:
+        moved = None
+        if job is not None:
+            moved = decide.report(
+                key, job.state, report, worker, now_ms, txn.seq, self._lease_ms
+            )
+        if job is None or moved is None:
             self.outdated += 1
             return
-        moved = decide.report(
-            job_key.decode(), job.state, report, worker, now_ms, txn.seq, self._lease_ms
-        )
-        if moved is None:
-            self.outdated += 1
-            return
-        if report.kind == "returned" and report.reason == "full":
-            execution = decide.at(job.state, report.ordinal)
-            assert execution is not None
+        execution = decide.at(job.state, report.ordinal)
+        assert execution is not None
+        if report.kind == "returned":  # whatever it lacks, it lacks it for a while
             self._leasing.refused(execution.pool, worker, now_ms)
-        self.follow(txn, job_key, job, moved, now_ms)
+        self.follow(txn, job_key, job, moved, now_ms, execution)
 
     # --- lost leases -----------------------------------------------------------------------------
 
@@ -208,15 +205,33 @@ class Running:
             self.follow(txn, job_key, job, moved, now_ms)
 
     def send_again(self, txn: Transaction, now_ms: int) -> None:
-        """Leases that no report has named: the same delivery once more."""
-        for job_key, ordinal, fence in self._leasing.unnamed(now_ms):
+        """Tell workers once more what they may not have heard: a lease that no report has named,
+        the same delivery; that it is asked back, where its job is paused or gone; and that an
+        execution is cancelled."""
+        for job_key, ordinal, fence in self._leasing.unheard(now_ms):
             job = self._jobs.get(txn, job_key)
             execution = decide.at(job.state, ordinal) if job is not None else None
-            if job is None or execution is None or execution.named or execution.fence != fence:
+            if job is None or execution is None or execution.fence != fence:
                 continue
-            if execution.state == "RUNNING":
+            try:
+                self._tell_again(job_key, job, execution, now_ms)
+            except Exception as error:
+                until_ms, owner = execution.lease_until, split_job_key(job_key)
+                entry = due_key(until_ms, *owner, Kind.LEASE, ordinal)
+                raise DueEntryCrashed(entry, repr(error)) from error
+
+    def _tell_again(
+        self, job_key: bytes, job: Job, execution: OpenExecution, now_ms: int
+    ) -> None:
+        give, state = self._leasing.give, job.state
+        if execution.state == "CLOSING":
+            give("cancel", job_key, None, execution, now_ms)
+        elif execution.state == "RUNNING" and not execution.named:
+            if decide.outlives_its_job(state, execution) or decide.is_held(state, execution):
+                give("revoke", job_key, None, execution, now_ms)
+            else:
                 definition = decide.definition_of(execution, job.definition)
-                self._leasing.give("work", job_key, definition, execution, now_ms)
+                give("work", job_key, definition, execution, now_ms)
 
     # --- commands --------------------------------------------------------------------------------
 
@@ -255,6 +270,15 @@ class Running:
             job = self.follow(txn, job_key, job, moved, now_ms, execution)
         return job
 
+    def failed(
+        self, txn: Transaction, job_key: bytes, job: Job, execution: OpenExecution, now_ms: int,
+        detail: str,
+    ) -> None:  # fmt: skip
+        """End an execution that cannot be decided about."""
+        key = job_key.decode()
+        moved = decide.failed(key, job.state, execution, now_ms, txn.seq, detail)
+        self.follow(txn, job_key, job, moved, now_ms, execution)
+
     # --- following -------------------------------------------------------------------------------
 
     def follow(
@@ -269,7 +293,11 @@ class Running:
         """Write what became of an execution: state, event, dead letter; free its place."""
         event = moved.event
         if event is not None:
-            job = self._write(txn, job_key, job, moved.state)
+            state = moved.state
+            if state.forget_ms and not state.open:
+                # What is remembered is remembered from the end of the last execution.
+                state = msgspec.structs.replace(state, forget_ms=now_ms + keep_ms(job))
+            job = self._write(txn, job_key, job, state)
             value = EXECUTION_MOVED.encode(event)
             txn.append(self._executions, f"{event.execution_id}#{event.sequence}".encode(), value)
             if moved.dead_letter:
@@ -277,17 +305,17 @@ class Running:
             if moved.freed:
                 self._leasing.free(event.pool, moved.freed)
         if moved.tell and told is not None:
-            kind = "cancel" if moved.tell == "cancel" else "revoke"
-            self._leasing.give(kind, job_key, None, told, now_ms)  # type: ignore[arg-type]
+            self._leasing.give(moved.tell, job_key, None, told, now_ms)
         return job
 
 
 def where(definition: JobDefinition) -> tuple[str, str]:
-    """Pool and handler of a definition whose target is a worker or an HTTP endpoint."""
+    """Pool and handler of a definition; empty for a topic, which no worker writes to."""
     if definition.worker is not None:
         return definition.worker.pool, definition.worker.handler
-    assert definition.http is not None
-    return definition.http.pool, HTTP_HANDLER
+    if definition.http is not None:
+        return definition.http.pool, HTTP_HANDLER
+    return "", ""
 
 
 HTTP_HANDLER: Final = "http"

@@ -5,6 +5,7 @@ transaction is committed; a step that is dropped is followed by `resume`.
 """
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -30,7 +31,7 @@ from schemas.commands import (
 from schemas.partition import job_key as key_of
 from schemas.partition import partition_of
 from schemas.replies import Problem
-from schemas.state import CommandId, JobDefinition, JobState
+from schemas.state import CommandId, JobDefinition, JobState, OpenExecution
 from schemas.units import Unreadable, format_instant, parse_instant
 from streams.binding import DueEntryCrashed
 from streams.errors import PoisonRecord
@@ -51,10 +52,13 @@ from .core.keys import (
     IDS,
     IDS_SUFFIX,
     KIND_AT,
+    QUEUE,
     STATE,
     Kind,
     due_ms_of,
+    ordinal_of,
     owner_of,
+    parse_queue,
     split_job_key,
 )
 from .core.schedule_input import schedule_warnings
@@ -141,7 +145,9 @@ class Scheduler:
 
     def finish(self, txn: Transaction, now_ms: int) -> None:
         """What workers and slots are told goes out behind the commit."""
-        self._leasing.finish(txn, now_ms)
+        step: Step | None = txn.memory
+        queued = step.queued if step is not None else ()
+        self._leasing.finish(txn, queued, now_ms)
 
     def committed(self, txn: Transaction) -> None:
         """Let memory, wheel and queue follow."""
@@ -150,13 +156,10 @@ class Scheduler:
             return
         self._jobs.committed(step)
         assert self._wheel is not None
-        add, queued = self._wheel.add, []
+        add = self._wheel.add
         for key in step.index:
-            if key.startswith(DUE):
-                add(key)
-            else:
-                queued.append(key)
-        self._leasing.queued(queued)
+            add(key)
+        self._leasing.queued(step.queued)
         self.fired += step.fires
 
     def suspend(self, topic: str, reason: str, now_ms: int) -> None:
@@ -190,9 +193,9 @@ class Scheduler:
         """Decide what is due, fairly over tenants, then lease what waits; at most `limit`."""
         assert self._wheel is not None
         self._wheel.load(now_ms)
-        entries = self._leasing.deferred(now_ms) + self._wheel.draw(now_ms, limit)
+        entries = self._leasing.lapsed(now_ms, limit)
+        entries += self._wheel.draw(now_ms, limit - len(entries))
         if entries:
-            self._targets.begin_step()
             owners = [owner_of(entry) for entry in entries]
             self._jobs.load(txn, owners)
             for entry, job_key in zip(entries, owners, strict=True):
@@ -201,10 +204,9 @@ class Scheduler:
                 except Exception as error:
                     raise DueEntryCrashed(entry, repr(error)) from error
         self._running.send_again(txn, now_ms)
-        leased = 0
-        if len(entries) < limit:
-            leased = self._running.lease_waiting(txn, now_ms, limit - len(entries))
-        return len(entries) + leased
+        # However much is due, what waits has its share of the step.
+        left = max(limit - len(entries), limit // LEASES_SHARE)
+        return len(entries) + self._running.lease_waiting(txn, now_ms, left)
 
     def _decide_due(self, txn: Transaction, entry: bytes, job_key: bytes, now_ms: int) -> None:
         """An entry that the state no longer asks for is nobody's: the wheel is only a cache."""
@@ -218,8 +220,11 @@ class Scheduler:
             key = job_key.decode()
             decision = decide.decide_tick(key, job, now_ms, txn.seq, self._tz)
             definition = job.definition
-            if decision.missed or definition is None or definition.topic is None:
-                self._write(txn, key, job_key, job, decision, now_ms)
+            topic = definition.topic if definition is not None else None
+            if decision.missed or definition is None or topic is None or state.open:
+                after = self._write(txn, key, job_key, job, decision, now_ms)
+                if after.state.due_ms == state.due_ms:  # drawn, and due once more
+                    Step.of(txn).index.append(entry)
             else:
                 self._write_fire(txn, entry, job_key, job, definition, decision, now_ms)
         elif kind == Kind.LEASE:
@@ -228,11 +233,19 @@ class Scheduler:
             self._forget(txn, job_key, job, now_ms)
 
     def break_entry(self, txn: Transaction, crash: DueEntryCrashed, now_ms: int) -> bool:
-        """Deciding for this job raised: the job becomes BROKEN, others go on."""
-        job_key = owner_of(crash.entry)
+        """Deciding raised: the job becomes BROKEN, or the execution that it was about fails, and
+        others go on."""
+        entry = crash.entry
+        queued = entry.startswith(QUEUE)
+        job_key = parse_queue(entry)[3] if queued else owner_of(entry)
         job = self._jobs.get(txn, job_key)
-        if job is None or txn.get(crash.entry) is None:
+        if job is None or txn.get(entry) is None:
             return False
+        if queued or entry[KIND_AT] == Kind.LEASE:
+            execution = executions.at(job.state, ordinal_of(entry))
+            assert execution is not None
+            self._running.failed(txn, job_key, job, execution, now_ms, crash.reason)
+            return True
         key = job_key.decode()
         decision = decide.break_job(key, job, now_ms, txn.seq, crash.reason)
         self._write(txn, key, job_key, job, decision, now_ms)
@@ -349,9 +362,11 @@ class Scheduler:
             decision = msgspec.structs.replace(decision, state=state)
         state = decision.state
         assert state is not None
+        if decision.fires and state.open:
+            warnings = (_skipped(state.open[0]),)
         if state is not (job.state if job is not None else None):
             job = self._write(txn, key, job_key, job, decision, now_ms)
-            if job.state.open:
+            if job.state.open and decision.changed is not None:
                 job = self._tell_workers(txn, command, job_key, job, now_ms)
             state = job.state
         self._answers.accept(
@@ -378,14 +393,14 @@ class Scheduler:
     def _tell_workers(
         self, txn: Transaction, command: AnyCommand, job_key: bytes, job: Job, now_ms: int
     ) -> Job:
-        """What a pause, resume or delete means for executions that are open."""
+        """What a change of the job means for executions that are open."""
         match command:
             case PauseJob():
                 return self._running.paused(txn, job_key, job, now_ms)
-            case ResumeJob():
-                return self._running.resumed(txn, job_key, job, now_ms)
             case DeleteJob():
                 return self._running.deleted(txn, job_key, job, now_ms)
+            case _ if job.state.status != "PAUSED":  # resumed, or put after it broke while paused
+                return self._running.resumed(txn, job_key, job, now_ms)
             case _:
                 return job
 
@@ -463,6 +478,9 @@ class Scheduler:
             absent = f"job {key} has no open execution {command.execution_id}"
             self._answers.refuse(txn, command, Refusal("not_found", absent))
             return
+        if command.command_id and not command_ids.room(txn, job_key, job.state, at_ms):
+            self._answers.refuse(txn, command, TOO_MANY)
+            return
         execution_id = execution.execution_id
         job = self._running.cancel(txn, job_key, job, execution, now_ms, command.note)
         if command.command_id:
@@ -527,7 +545,7 @@ class Scheduler:
         for fire in decision.fires:
             runs = after.definition
             assert runs is not None
-            if runs.topic is not None:
+            if runs.topic is not None and not state.open:
                 self._firing.write(txn, job_key, runs, state.life, fire, now_ms)
                 Step.of(txn).fires += 1
             else:
@@ -589,13 +607,13 @@ class Scheduler:
         tenant, job = split_job_key(job_key)
         old = index_entries(tenant, job, before) if before is not None else []
         new = index_entries(tenant, job, after) if after is not None else []
-        if old == new:
-            return
         for entry in old:
-            txn.put_index(entry, None)
+            if entry not in new:
+                txn.put_index(entry, None)
         for entry in new:
-            txn.put_index(entry, b"")
-            step.index.append(entry)
+            if entry not in old:
+                txn.put_index(entry, b"")
+                (step.index if entry.startswith(DUE) else step.queued).append(entry)
 
     def _forget(self, txn: Transaction, job_key: bytes, job: Job, now_ms: int) -> None:
         """The job is no longer remembered, unless something of it is still open: then later."""
@@ -617,6 +635,17 @@ class Scheduler:
         step.jobs[job_key] = None
 
 
+def _skipped(execution: OpenExecution) -> str:
+    """Why a trigger does not run, and what to do."""
+    state = execution.state if execution.state != "CLOSING" else "not yet stopped"
+    return (
+        f"skipped (overlap): {execution.execution_id} is {state}, and the job allows one execution "
+        "at a time; cancel that one, or wait for its end, and trigger again under a new command id"
+    )
+
+
+LEASES_SHARE: Final = 4
+"""Of what a step may decide, this part is kept for what waits for a place."""
 TOO_MANY = Refusal(
     "too_many_commands", f"{limits.COMMAND_IDS_MAX} commands with ids within an hour"
 )

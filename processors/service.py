@@ -1,4 +1,4 @@
-"""The scheduler as a service: every part wired together, once, here."""
+"""The processors as services: every part wired together, once, here."""
 
 import gc
 import os
@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from schemas import limits
+from streams.binding import Logic, Topology
 from streams.crash import CrashPoint
 from streams.inputs import InputThread
 from streams.ports import Clock, Log, Outbox
@@ -22,6 +23,8 @@ from .core.zones import PINNED
 from .jobs import Budget
 from .scheduler import Scheduler
 from .scheduler_topology import SCHEDULER
+from .slots import Slots
+from .slots_topology import SLOTS
 from .targets import TopicTargets
 
 Alarm = Callable[..., None]
@@ -29,7 +32,7 @@ STUCK_EXIT: int = 70
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
-    """Where and as what a scheduler runs. `member` must be unique among running processes and
+    """Where and as what a processor runs. `member` must be unique among running processes and
     stable over restarts: a restart under the same name takes its partitions back at once."""
 
     namespace: str
@@ -47,39 +50,74 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 def build(
     service: Service, *, log: Log, clock: Clock, alarm: Alarm, crash: CrashPoint
 ) -> tuple[Runner, dict[int, Scheduler]]:
-    """A runner that is ready to `run`, and the logic of each partition it comes to own."""
-    stores = RocksStores(service.state_dir)
+    """A scheduler that is ready to `run`, and the logic of each partition it comes to own."""
     budget, probe = Budget(), log.topics()
     logics: dict[int, Scheduler] = {}
     about = f"{service.cluster}/{service.namespace}".encode()
     key = service.cluster_key or blake2b(about, digest_size=32).digest()
-    take_over = TakeOver(
-        SCHEDULER, namespace=service.namespace, cluster=service.cluster,
-        partitions=service.partitions, log=log, stores=stores, clock=clock, alarm=alarm,
-        crash=crash,
-    )  # fmt: skip
 
-    def make_parts(
-        partition: int, thread: TaskThread, inputs: InputThread, outbox: Outbox
-    ) -> Parts:
+    def make_logic(partition: int) -> Scheduler:
         logics[partition] = logic = Scheduler(
             namespace=service.namespace, partition=partition, partitions=service.partitions,
             cluster=service.cluster, cluster_key=key, tz=PINNED.version,
             targets=TopicTargets(probe, alarm), budget=budget, alarm=alarm,
             lease_ms=service.lease_ms,
         )  # fmt: skip
+        return logic
+
+    runner = _runner(
+        SCHEDULER, service, make_logic, log=log, clock=clock, alarm=alarm, crash=crash
+    )
+    return runner, logics
+
+
+def build_slots(
+    service: Service, *, log: Log, clock: Clock, alarm: Alarm, crash: CrashPoint
+) -> tuple[Runner, dict[int, Slots]]:
+    """A slots processor that is ready to `run`, and the logic of each partition it comes to own."""
+    logics: dict[int, Slots] = {}
+
+    def make_logic(partition: int) -> Slots:
+        logics[partition] = logic = Slots(
+            namespace=service.namespace, partition=partition, partitions=service.partitions,
+            alarm=alarm,
+        )  # fmt: skip
+        return logic
+
+    runner = _runner(SLOTS, service, make_logic, log=log, clock=clock, alarm=alarm, crash=crash)
+    return runner, logics
+
+
+def _runner(
+    topology: Topology,
+    service: Service,
+    make_logic: Callable[[int], Logic],
+    *,
+    log: Log,
+    clock: Clock,
+    alarm: Alarm,
+    crash: CrashPoint,
+) -> Runner:
+    take_over = TakeOver(
+        topology, namespace=service.namespace, cluster=service.cluster,
+        partitions=service.partitions, log=log, stores=RocksStores(service.state_dir),
+        clock=clock, alarm=alarm, crash=crash,
+    )  # fmt: skip
+
+    def make_parts(
+        partition: int, thread: TaskThread, inputs: InputThread, outbox: Outbox
+    ) -> Parts:
         return Parts(
-            topology=SCHEDULER, namespace=service.namespace, owner=service.member, logic=logic,
-            take_over=take_over, executor=thread, inputs=inputs, outbox=outbox, clock=clock,
-            alarm=alarm, crash=crash,
+            topology=topology, namespace=service.namespace, owner=service.member,
+            logic=make_logic(partition), take_over=take_over, executor=thread, inputs=inputs,
+            outbox=outbox, clock=clock, alarm=alarm, crash=crash,
         )  # fmt: skip
 
-    runner = Runner(
-        group=SCHEDULER.name, member=service.member, namespace=service.namespace,
-        inputs=SCHEDULER.inputs, urgent=SCHEDULER.urgent, log=log, clock=clock,
+    return Runner(
+        group=topology.name, member=service.member, namespace=service.namespace,
+        inputs=topology.inputs, urgent=topology.urgent, log=log, clock=clock,
         make_parts=make_parts, alarm=alarm, crash=crash,
     )  # fmt: skip
-    return runner, logics
 
 
 def tune_process() -> None:

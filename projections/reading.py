@@ -6,10 +6,11 @@ from typing import Final
 
 from streams.errors import OutOfRange, Unavailable
 from streams.layout import topic_name
-from streams.ports import Log, Reader, TopicPartition
+from streams.ports import Log, Reader, Record, TopicPartition
 
 Fold = Callable[[str, bytes | None, bytes | None], None]
 """Topic without its namespace, key, value."""
+Take = Callable[[Record], None]
 
 READ_MAX: Final = 10_000
 READ_S: Final = 0.25
@@ -45,7 +46,12 @@ class LogReading:
         new = [key for key in wanted if key not in self._next]
         if new:
             self._next |= self._offsets.start(new)
-        self._read({key: (self._next[key], ends[key]) for key in wanted}, fold)
+        skip = len(self._namespace) + 1
+
+        def take(record: Record) -> None:
+            fold(record.topic[skip:], record.key, record.value)
+
+        self._read({key: (self._next[key], ends[key]) for key in wanted}, take)
         # A log that was cut short behind our back ends before where we are.
         self._next |= {key: max(ends[key], self._next[key]) for key in wanted}
 
@@ -53,32 +59,36 @@ class LogReading:
         self,
         topic: str,
         partitions: Iterable[int],
-        fold: Fold,
+        take: Take,
         *,
         records: int,
-        enough: Callable[[], bool],
+        enough: Callable[[int], bool],
     ) -> None:
-        """Fold the newest records of each partition, going back until `enough` or the start.
+        """Take the newest records of each partition, going back in it until `enough` of it or its
+        start.
 
         Begins with about `records` a partition and goes back in growing steps; within a step
         records come in their order, steps from newer to older.
         """
-        wanted = self._names((topic,), partitions)
-        starts, upto = self._offsets.start(wanted), self._offsets.stable_end(wanted)
+        upto = self._offsets.stable_end(self._names((topic,), partitions))
+        starts = self._offsets.start(upto)
         size = max(records, 1)
-        while True:
-            since = {key: max(starts[key], upto[key] - size) for key in wanted}
-            self._read({key: (since[key], upto[key]) for key in wanted}, fold)
-            if enough() or all(since[key] <= starts[key] for key in wanted):
-                return
-            upto, size = since, size * TAIL_FACTOR
+        while upto:
+            since = {key: max(starts[key], end - size) for key, end in upto.items()}
+            self._read({key: (since[key], end) for key, end in upto.items()}, take)
+            upto = {
+                key: begin
+                for key, begin in since.items()
+                if begin > starts[key] and not enough(key[1])
+            }
+            size *= TAIL_FACTOR
 
     def _names(self, topics: Iterable[str], partitions: Iterable[int]) -> list[TopicPartition]:
         numbers = list(partitions)
         return [(topic_name(self._namespace, topic), p) for topic in topics for p in numbers]
 
-    def _read(self, ranges: dict[TopicPartition, tuple[int, int]], fold: Fold) -> None:
-        """Fold what lies in the half-open ranges. A range behind the end never gives an event, so
+    def _read(self, ranges: dict[TopicPartition, tuple[int, int]], take: Take) -> None:
+        """Take what lies in the half-open ranges. A range behind the end never gives an event, so
         empty ones are not even assigned."""
         open_ends = {key: end for key, (start, end) in ranges.items() if start < end}
         if not open_ends:
@@ -86,7 +96,6 @@ class LogReading:
         reader = self._reader
         if reader is None:
             reader = self._reader = self._log.reader(self._client_id, committed=True)
-        skip = len(self._namespace) + 1
         reader.assign({key: ranges[key][0] for key in open_ends})
         moved_s = time.monotonic()
         try:
@@ -95,7 +104,7 @@ class LogReading:
                 for record in records:
                     end = open_ends.get((record.topic, record.partition))
                     if end is not None and record.offset < end:
-                        fold(record.topic[skip:], record.key, record.value)
+                        take(record)
                 done = [key for key, end in open_ends.items() if reader.position(key) >= end]
                 for key in done:
                     del open_ends[key]

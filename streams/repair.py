@@ -32,6 +32,8 @@ from .ports import (
 
 READ_S: Final = 0.2
 STALLED_S: Final = 10.0
+MARKER_LOOKS: Final = 200
+MARKER_LOOK_S: Final = 0.02
 
 Alarm = Callable[..., None]
 Records = tuple[Record, ...]
@@ -70,6 +72,7 @@ def resolve_lost_markers(
     mark = _last_mark(tails.get(own[0], ())) if whole else None
     touches = [_touch(tp, mark if tp == own[0] else None, len(torn)) for tp in torn]
     _decide(touches, producer, commit_s, whole=whole)
+    _await_markers(own, offsets, plain)
     _decide(_target_touches(named, offsets, alarm), producer, commit_s, whole=whole)
     return True
 
@@ -160,6 +163,17 @@ class _Look:
         finally:
             reader.unassign([tp])
         return tuple(found)
+
+
+def _await_markers(own: list[TopicPartition], offsets: Offsets, plain: Reader) -> None:
+    """Wait until the ends of our transaction stand in the log, which they do some time after it is
+    acknowledged: a restore that came before them would miss what they decide."""
+    for _ in range(MARKER_LOOKS):
+        stable, end = offsets.stable_end(own), offsets.end(own)
+        if all(stable[tp] == end[tp] for tp in own):
+            return
+        plain.read(1, MARKER_LOOK_S)  # nothing is assigned: it only waits
+    raise Unavailable(f"transaction markers of {own[0][0]}-{own[0][1]} were lost once more")
 
 
 def _last_mark(records: Iterable[Record]) -> Mark | None:

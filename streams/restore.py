@@ -5,7 +5,7 @@ from stored offsets replaces the index entries of the keys it touches. Both end 
 offset and can be killed at any point: offsets, data and the index flag are written in one batch.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -165,9 +165,10 @@ class _Restore:
             total += end - begin
         for log, begin, end in spans:
             self._copy(log, begin, end, bulk=bulk, half=total // 2)
+        mark = self._mark()
         if bulk:
             self._rebuild_index()
-        return Restored(store, self._mark(), self.records, self._torn())
+        return Restored(store, mark, self.records, self._torn())
 
     def _span(
         self, log: Changelog, start: int, ends: Mapping[tuple[str, int], int]
@@ -230,19 +231,28 @@ class _Restore:
         self.records += len(batch)
 
     def _index(self, writes: dict[bytes, bytes | None]) -> None:
-        prefix, index = self.topology.indexed_prefix, self.topology.index
+        prefix = self.topology.indexed_prefix
         keys = [key for key in writes if key.startswith(prefix)]
         for key, old in zip(keys, self.store.get_many(keys), strict=True):
             new = writes[key]
             if old is not None:
-                for entry, _ in index(key, old):
+                for entry, _ in self._entries(key, old):
                     writes[entry] = None
             if new is not None:
-                writes.update(index(key, new))
+                writes.update(self._entries(key, new))
+
+    def _entries(self, key: bytes, value: bytes) -> Iterable[tuple[bytes, bytes]]:
+        try:
+            return self.topology.index(key, value)
+        except Undecodable as error:
+            raise Refuse(
+                f"partition {self.manifest.partition}: state record {key!r}: {error}. It was "
+                "written by another version or by somebody else; without it ticks would be lost."
+            ) from error
 
     def _rebuild_index(self) -> None:
         """Every index entry from every state record, from scratch."""
-        store, index = self.store, self.topology.index
+        store = self.store
         for prefix in self.topology.index_prefixes:
             for keys in _keys(store, prefix):
                 store.apply(dict.fromkeys(keys))
@@ -251,7 +261,7 @@ class _Restore:
         while pairs := store.scan(lower, upper, BATCH_RECORDS):
             writes: dict[bytes, bytes | None] = {}
             for key, value in pairs:
-                writes.update(index(key, value))
+                writes.update(self._entries(key, value))
             store.apply(writes)
             lower = pairs[-1][0] + b"\x00"
         store.apply({STORE_INDEXED: b"1"})

@@ -127,6 +127,8 @@ class PartitionTask:
         self._in_flight: Transaction | None = None
         self._consumed: dict[str, int] = {}
         self._batch = limits.COMMANDS_PER_STEP_MAX
+        self._applying: tuple[str, Record] | None = None
+        self._suspect: tuple[str, Record] | None = None
         self._careful: frozenset[str] = frozenset()
         self._catch_up: dict[str, int] = {}
         self._catch_up_until_s = 0.0
@@ -344,8 +346,8 @@ class PartitionTask:
         return bool(self._catch_up)
 
     def _step(self) -> None:
-        """Decide a batch. A batch that raises is decided again in halves until the one item that
-        is to blame stands alone."""
+        """Decide a batch. A record that raises is decided again, alone: what comes before it is
+        committed first, and if it still raises it is set aside. Nothing else waits for that."""
         txn = self._begin()
         consumed: dict[str, int] = {}
         now_ms, logic = self.parts.clock.wall_ms(), self.parts.logic
@@ -354,20 +356,24 @@ class PartitionTask:
         urgent = [topic for topic in topology.inputs if topic in topology.urgent]
         others = [topic for topic in topology.inputs if topic not in topology.urgent]
         decided = 0
+        alone = self._suspect_comes_next()
         try:
-            left = self._apply_inputs(txn, consumed, now_ms, urgent, self._batch)
-            if left and not self._catching_up():
-                fires = 1 if self._batch == 1 else self._batch * FIRES_PER_COMMAND
-                decided = logic.due(txn, now_ms, min(fires, limits.FIRES_PER_STEP_MAX))
-            if left and not (decided and self._batch == 1):
-                self._apply_inputs(txn, consumed, now_ms, others, left)
-        except DueEntryCrashed as crash:
-            self._blame(crash, consumed)
-            return
+            if alone:
+                assert self._suspect is not None
+                self._apply_inputs(txn, consumed, now_ms, [self._suspect[0]], 1)
+            else:
+                left = self._apply_inputs(txn, consumed, now_ms, urgent, self._batch)
+                if left and not self._catching_up():
+                    fires = 1 if self._batch == 1 else self._batch * FIRES_PER_COMMAND
+                    decided = logic.due(txn, now_ms, min(fires, limits.FIRES_PER_STEP_MAX))
+                if left and not (decided and self._batch == 1):
+                    self._apply_inputs(txn, consumed, now_ms, others, left)
+            logic.finish(txn, now_ms)
         except Exception as error:  # noqa: BLE001 - whatever it ran into: find out whose fault it is
-            self._blame(error, consumed)
+            self._blame(error, consumed, alone=alone)
             return
-        logic.finish(txn, now_ms)
+        if alone:
+            self._suspect = None
         self._full = decided >= limits.FIRES_PER_STEP_MAX or any(
             len(buffer) >= limits.COMMANDS_PER_STEP_MAX for buffer in self._buffers.values()
         )
@@ -375,6 +381,12 @@ class PartitionTask:
         if txn.empty and not consumed:
             return
         self._write(txn, consumed)
+
+    def _suspect_comes_next(self) -> bool:
+        if self._suspect is None:
+            return False
+        topic, record = self._suspect
+        return bool(self._buffers[topic]) and self._buffers[topic][0] is record
 
     def _apply_inputs(
         self,
@@ -386,41 +398,52 @@ class PartitionTask:
     ) -> int:
         """Decide up to `left` records, topic after topic; how many more there might have been."""
         apply = self.parts.logic.apply
+        suspect = self._suspect[1] if self._suspect is not None else None
         for topic in topics:
             count = 0
             for record in self._buffers[topic]:
                 if count >= left or txn.bytes > limits.TRANSACTION_BYTES_MAX:
                     break
+                if count and record is suspect:
+                    break
                 count += 1
                 consumed[topic] = count
+                self._applying = topic, record
                 try:
                     apply(txn, record, now_ms)
                 except PoisonRecord as poison:
                     self.quarantine(txn, topic, record, str(poison))
             left -= count
+        self._applying = None
         return left
 
-    def _blame(self, error: Exception, consumed: dict[str, int]) -> None:
-        """Decide again with half as much; if one item stands alone, set it aside. A due entry that
-        this very step made is first to be committed, by a smaller step."""
+    def _blame(self, error: Exception, consumed: dict[str, int], *, alone: bool) -> None:
+        """Find out whose fault it is, and set it aside once it is certain. A due entry that this
+        very step made is first to be committed, by a smaller step."""
         clock, logic = self.parts.clock, self.parts.logic
         assert self.store is not None
+        applying, self._applying = self._applying, None
         self._resume(clock.wall_ms())
+        self._full = True
         txn = self._begin()
         if isinstance(error, DueEntryCrashed) and logic.break_entry(txn, error, clock.wall_ms()):
             self.parts.alarm("due_entry_crashed", partition=self.partition, reason=error.reason)
             logic.finish(txn, clock.wall_ms())
             self._write(txn, {})
-        elif self._batch > 1:
-            self._batch = max(1, self._batch // 2)
-            self._full = True
-        elif not consumed:
-            self._failed(error)
-        else:
-            topic = next(t for t, count in consumed.items() if count)
-            record = self._buffers[topic][0]
+        elif alone:
+            assert self._suspect is not None
+            (topic, record), self._suspect = self._suspect, None
             self.quarantine(txn, topic, record, repr(error))
             self._write(txn, {topic: 1})
+        elif applying is not None:
+            self._suspect = applying
+        elif self._batch > 1:
+            self._batch = max(1, self._batch // 2)
+        elif consumed:
+            topic = next(t for t, count in consumed.items() if count)
+            self._suspect = topic, self._buffers[topic][0]
+        else:
+            self._failed(error)
 
     def quarantine(self, txn: Transaction, topic: str, record: Record, error: str) -> None:
         """Set a record aside with where it came from."""

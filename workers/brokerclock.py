@@ -6,6 +6,7 @@ broker's clock showed its append time, so the distance of the clocks lies in an 
 narrow it.
 """
 
+from math import ceil
 from typing import Final
 
 DRIFT_PER_MS: Final = 0.0002
@@ -43,10 +44,9 @@ class BrokerClock:
         self._low_ms, self._high_ms, self._at_ms = low_ms, high_ms, heard_ms
         return round(jumped_ms)
 
-    def earliest_local_ms(self, broker_ms: int, now_ms: int) -> int | None:
-        """The first local instant at which the broker's clock may show `broker_ms`; None while
-        the clock is not known."""
+    def ahead_ms(self, now_ms: int) -> int | None:
+        """By how much the broker's clock is ahead of the local one at the most: local time plus
+        this is what it may show already. None while the clock is not known."""
         if self._at_ms is None:
             return None
-        drift_ms = max(0, now_ms - self._at_ms) * DRIFT_PER_MS
-        return int(broker_ms - self._high_ms - drift_ms)
+        return ceil(self._high_ms + max(0, now_ms - self._at_ms) * DRIFT_PER_MS)

@@ -11,7 +11,6 @@ import msgspec
 
 from schemas import limits
 
-from .lease import Ended
 from .wire import Run
 
 CONTEXT: Final = "ctx"
@@ -152,7 +151,8 @@ class Handler:
         """How long its last run took; at first taken to be long."""
         self._where = f"handler {name!r} ({getattr(function, '__qualname__', function)})"
         self._parameters = self._read_parameters()
-        self.wants_context = any(p.name == CONTEXT for p in self._own(False))
+        self.context_name = CONTEXT if self._has(CONTEXT) else None
+        """The parameter that takes the context, once the type hints were read."""
         self._arguments: type[msgspec.Struct] | None = None
         self._decode: Callable[[bytes], Any] | None = None
         self._open = any(p.kind is _Kind.VAR_KEYWORD for p in self._parameters)
@@ -164,9 +164,19 @@ class Handler:
             hints = typing.get_type_hints(self.function, include_extras=True)
         except Exception as error:
             raise BadHandler(f"{self._where}: a type hint cannot be read: {error}") from error
+        if self.context_name is None:
+            named = (name for name, hint in hints.items() if hint is Context)
+            self.context_name = next((name for name in named if self._has(name)), None)
         fields: list[tuple[Any, ...]] = []
-        for parameter in self._own(True):
+        for parameter in self._parameters:
+            if parameter.name == self.context_name or parameter.kind is _Kind.VAR_KEYWORD:
+                continue
             kind = hints.get(parameter.name, Any)
+            if isinstance(msgspec.inspect.type_info(kind), msgspec.inspect.CustomType):
+                raise BadHandler(
+                    f"{self._where}: nothing in JSON becomes a {kind!r} for parameter "
+                    f"{parameter.name!r}; use a dataclass or a type of the standard library"
+                )
             if parameter.default is _Kind.empty:
                 fields.append((parameter.name, kind))
             else:
@@ -247,10 +257,8 @@ class Handler:
                 )
         return parameters
 
-    def _own(self, arguments: bool) -> list[inspect.Parameter]:
-        """Parameters that come from the payload, or all."""
-        named = [p for p in self._parameters if p.kind is not _Kind.VAR_KEYWORD]
-        return [p for p in named if p.name != CONTEXT] if arguments else named
+    def _has(self, name: str) -> bool:
+        return any(p.name == name and p.kind is not _Kind.VAR_KEYWORD for p in self._parameters)
 
 
 def _same(value: Any) -> Callable[[], Any]:
@@ -266,25 +274,20 @@ def failure_of(error: BaseException) -> tuple[str, str, bool]:
     return "error", cut_front(text, limits.DETAIL_BYTES_MAX), True
 
 
-def result_of(value: Any, started_at: int, finished_at: int) -> Ended:
-    """How a run ended whose handler returned `value`: it must be JSON of at most 4,096 bytes."""
-    state, reason, detail, result = "SUCCEEDED", "", "", b""
-    if value is not None:
-        try:
-            result = msgspec.json.encode(value)
-        except (TypeError, ValueError, OverflowError) as error:
-            state, reason, detail = "FAILED", "error", f"the result is no JSON: {error}"
-        if len(result) > limits.RESULT_BYTES_MAX:
-            state, reason = "FAILED", "too_large"
-            detail = (
-                f"the result is {len(result)} bytes of JSON, at most {limits.RESULT_BYTES_MAX} "
-                "are kept; store it elsewhere and return where it is"
-            )
-            result = b""
-    return Ended(
-        state=state, reason=reason, detail=detail, result=result, retry=state == "SUCCEEDED",
-        started_at=started_at, finished_at=finished_at,
-    )  # fmt: skip
+def result_of(value: Any) -> tuple[str, str, str, bytes]:
+    """State, reason, detail and result of a handler that returned `value`: JSON of at most 4,096
+    bytes."""
+    try:
+        result = msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        return "FAILED", "error", f"the result is no JSON: {error}", b""
+    if len(result) > limits.RESULT_BYTES_MAX:
+        detail = (
+            f"the result is {len(result)} bytes of JSON, at most {limits.RESULT_BYTES_MAX} are "
+            "kept; store it elsewhere and return where it is"
+        )
+        return "FAILED", "too_large", detail, b""
+    return "SUCCEEDED", "", "", result
 
 
 def cut(text: str, bytes_max: int) -> str:

@@ -64,17 +64,19 @@ class Hands:
 
     def take(self, items: Iterable[WorkItem], now: Moment) -> None:
         """Follow items in their order, then start what can be started."""
+        room = self._offering.room(now.local_ms)
+        ahead_ms = self._clock.ahead_ms(now.local_ms)
         for item in items:
             match item.kind:
                 case "work":
-                    self._work(item, now)
+                    self._work(item, now, room, ahead_ms)
                 case "cancel":
                     self._cancel(item, now)
                 case "revoke":
                     self._revoke(item, now)
         self.advance(now)
 
-    def _work(self, item: WorkItem, now: Moment) -> None:
+    def _work(self, item: WorkItem, now: Moment, room: int, ahead_ms: int | None) -> None:
         known = self._newest.get(item.execution_id)
         if known is not None:
             if item.delivery < known.item.delivery:
@@ -88,17 +90,18 @@ class Hands:
             self._give_up(known, now)
         elif self._repeat(item, now):
             return
-        refusal = self._refusal(item, now)
+        # The scheduler's end of the lease, as early as it can be on our clock.
+        ends_ms = 0 if ahead_ms is None else item.lease_until - ahead_ms
+        refusal = self._refusal(item, now, room, ends_ms)
         if refusal:
-            self._return_item(item, refusal, now)
-            return
-        ends_ms = self._clock.earliest_local_ms(item.lease_until, now.local_ms)
-        if ends_ms is None or ends_ms - now.local_ms < self._times.to_start_ms:
-            self._return_item(item, "lease", now)
+            self.counts.returned += 1
+            report = report_of(item, "returned", refusal)
+            self._remembered.add(report, item.partition, now.local_ms)
+            self._outgoing.add(item.partition, report, now.local_ms)
             return
         self._number += 1
         lease = Lease(item, self._number, ends_ms, self._times)
-        self._leases[lease.number] = self._newest[item.execution_id] = lease
+        self._leases[self._number] = self._newest[item.execution_id] = lease
         self.counts.taken += 1
         if item.due_at > now.wall_ms:
             lease.stage = Stage.HELD
@@ -106,14 +109,16 @@ class Hands:
         else:
             self._ready.append(lease)
 
-    def _refusal(self, item: WorkItem, now: Moment) -> str:
+    def _refusal(self, item: WorkItem, now: Moment, room: int, ends_ms: int) -> str:
         """Why the item is not taken; empty when it is."""
         if self.draining:
             return "drain"
         if item.handler not in self._handlers:
             return "no_handler"
-        if len(self._leases) >= self._offering.room(now.local_ms):
+        if len(self._leases) >= room:
             return "full"
+        if ends_ms - now.local_ms < self._times.to_start_ms:
+            return "lease"
         if item.due_at - now.wall_ms > limits.HOLD_MS_MAX:
             self._alarm(
                 "item_too_early", execution_id=item.execution_id, due_at=item.due_at,
@@ -375,12 +380,6 @@ class Hands:
         return len(self._leases)
 
     # --- closing ---------------------------------------------------------------------------------
-
-    def _return_item(self, item: WorkItem, reason: str, now: Moment) -> None:
-        self.counts.returned += 1
-        report = report_of(item, "returned", reason)
-        self._remembered.add(report, item.partition, now.local_ms)
-        self._outgoing.add(item.partition, report, now.local_ms)
 
     def _close(self, lease: Lease, report: Report, now: Moment) -> None:
         """The last word about a lease."""

@@ -57,8 +57,8 @@ class Lease:
     """One lease this worker holds, from its item to its last report."""
 
     __slots__ = (
-        "ends_ms", "item", "named_ms", "number", "progress", "renew_ms", "sent_ms", "stage",
-        "started_said", "stop_until_ms", "told",
+        "ends_ms", "home", "item", "named_ms", "number", "progress", "renew_ms", "sent_ms", "slot",
+        "stage", "started_said", "stop_until_ms", "told",
     )  # fmt: skip
 
     def __init__(self, item: WorkItem, number: int, ends_ms: int, times: LeaseTimes) -> None:
@@ -79,6 +79,9 @@ class Lease:
         self.named_ms = 0
         """When a report about it was made last."""
         self.started_said = False
+        self.home: object = None
+        self.slot = 0
+        """These two are whatever an executor notes about it."""
 
     def renewed(self, said_ms: int, times: LeaseTimes) -> None:
         """A heartbeat that was made at `said_ms` is in the log."""

@@ -40,7 +40,7 @@ class Outgoing:
 
     def __init__(
         self, log: ReportLog, *, worker: str, topic: str, times: LeaseTimes,
-        on_sample: Callable[[int, int, int], None],
+        on_sample: Callable[[int, int, int], object],
     ) -> None:  # fmt: skip
         self._log = log
         self._worker = worker
@@ -118,9 +118,7 @@ class Outgoing:
                     lease.renewed(said_ms, self._times)
             return
         self.failures += 1
-        again = [
-            line for line in sent.lines if line[1] is None and line[2] > ack.heard_ms
-        ]
+        again = [line for line in sent.lines if line[1] is None and line[2] > ack.heard_ms]
         if again:
             self._waiting[sent.partition] = again + self._waiting[sent.partition]
 

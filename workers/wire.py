@@ -9,10 +9,12 @@ from typing import Final
 
 import msgspec
 
+from .lease import Ended
+
 HEADER_BYTES: Final = 4
 READ_BYTES: Final = 262_144
 BEGAN_SLOTS: Final = 16_384
-"""Places in the shared memory where a child notes, under number modulo this, when a run began."""
+"""Slots of the memory that a child shares with its parent, to note when a run began."""
 BEGAN_BYTES: Final = 8 * BEGAN_SLOTS
 
 
@@ -29,6 +31,7 @@ class Run(msgspec.Struct, tag=1, array_like=True, frozen=True, gc=False):
     """Run a handler, unless it cannot begin by `before_ms` (local, since the machine started)."""
 
     number: int
+    slot: int
     before_ms: int
     handler: str
     tenant: str
@@ -64,17 +67,10 @@ class Unusable(msgspec.Struct, tag=11, array_like=True, frozen=True, gc=False):
     reason: str
 
 
-class Done(msgspec.Struct, tag=12, array_like=True, frozen=True, gc=False):
+class Done(Ended, tag=12, array_like=True, frozen=True, gc=False):
     """A run ended."""
 
     number: int
-    started_at: int
-    finished_at: int
-    state: str
-    reason: str = ""
-    detail: str = ""
-    retry: bool = True
-    result: bytes = b""
 
 
 class Dropped(msgspec.Struct, tag=13, array_like=True, frozen=True, gc=False):

@@ -32,8 +32,7 @@ def find_jars(java: Java, env: Mapping[str, str], log: Callable[[str], None]) ->
     A folder of jars appears whole or not at all, also when two processes fetch at once.
     """
     pom = find_pom()
-    name = hashlib.sha256(pom.read_bytes()).hexdigest()[:16]
-    folder = platformdirs.user_cache_path("horolog") / "broker" / name
+    folder = _folder(pom)
     jars = _cached(folder)
     if jars is None:
         _fetch(pom, folder, java, env, log)
@@ -41,6 +40,21 @@ def find_jars(java: Java, env: Mapping[str, str], log: Callable[[str], None]) ->
     if jars is None:
         raise BrokerError(f"{folder} does not hold what Maven put there: delete it and try again.")
     return jars
+
+
+def have_jars() -> bool:
+    """Whether the jars are cached, so that neither Maven nor the network is needed."""
+    return _cached(_folder(find_pom())) is not None
+
+
+def find_maven(env: Mapping[str, str]) -> str | None:
+    """The program that fetches the jars."""
+    return shutil.which("mvn", path=env.get("PATH", os.defpath))
+
+
+def _folder(pom: Path) -> Path:
+    name = hashlib.sha256(pom.read_bytes()).hexdigest()[:16]
+    return platformdirs.user_cache_path("horolog") / "broker" / name
 
 
 def _cached(folder: Path) -> list[Path] | None:
@@ -60,7 +74,7 @@ def _fetch(
     env: Mapping[str, str],
     log: Callable[[str], None],
 ) -> None:
-    maven = shutil.which("mvn", path=env.get("PATH", os.defpath))
+    maven = find_maven(env)
     if maven is None:
         raise ToolMissing(
             "Maven (mvn) is not in PATH; it fetches the broker's jars, once. Install it (Debian: "

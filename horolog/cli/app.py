@@ -2,7 +2,7 @@
 
 import typer
 
-from . import broker, cron, demo, executions, jobs, run, topics, up
+from . import broker, config, cron, demo, doctor, executions, jobs, run, topics, up, worker
 from .frame import EXIT_CODES, command, group
 
 app = group("Horolog runs jobs on time, from a Kafka log. Everything else follows from that log.")
@@ -14,6 +14,9 @@ app.add_typer(cron.app, name="cron")
 app.add_typer(run.app, name="run")
 app.add_typer(broker.app, name="broker")
 app.add_typer(topics.app, name="topics")
+app.add_typer(config.app, name="config")
+doctor.add_to(app)
+worker.add_to(app, run.app)
 up.add_to(app)
 demo.add_to(app)
 

@@ -2,12 +2,16 @@
 
 import sys
 import time
-from typing import Annotated
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .frame import FAILURE, USAGE, Failure, Format, Output, command, group
-from .table import write_rows
+from .table import write_one, write_rows
+
+if TYPE_CHECKING:
+    from processors.core.problem import InvalidSchedule
 
 app = group("What a schedule will do.")
 
@@ -43,7 +47,6 @@ def next_ticks(
     from processors.core.preview import cron_next_line, preview
     from processors.core.problem import InvalidSchedule
     from processors.core.schedule_input import read_schedule, schedule_warnings
-    from schemas.replies import Problem
     from schemas.units import Unreadable, parse_instant
 
     from .frame import say
@@ -68,9 +71,7 @@ def next_ticks(
         raise Failure(f"--after {error.value!r} {error.message}", hint=error.hint, kind="usage",
                       code=USAGE) from error  # fmt: skip
     except InvalidSchedule as invalid:
-        problems = [Problem(p.field, f"{p.value!r} {p.message}", p.hint) for p in invalid.problems]
-        raise Failure("the schedule is not valid", kind="invalid", code=FAILURE,
-                      problems=problems) from invalid  # fmt: skip
+        raise _invalid("the schedule is not valid", invalid) from invalid
     for warning in schedule_warnings((schedule,)):
         say(f"warning: {warning}")
     rows = [
@@ -84,3 +85,53 @@ def next_ticks(
         if not any(row["notes"] for row in rows):
             columns.remove("notes")
     write_rows(rows, columns, output)
+
+
+class Dialect(StrEnum):
+    """Whose cron expressions are read."""
+
+    HOROLOG = "horolog"
+    QUARTZ = "quartz"
+    AWS = "aws"
+
+
+@command(app, "explain")
+def explain(
+    cron: Annotated[
+        str, typer.Argument(metavar="CRON", help="The expression, in quotes.")
+    ],
+    timezone: Annotated[
+        str, typer.Option(help="Zone whose clock it follows.", metavar="ZONE")
+    ] = "UTC",
+    dialect: Annotated[
+        Dialect,
+        typer.Option(help="Read it as this program does, and say how Horolog writes it.",
+                     metavar="horolog|quartz|aws"),
+    ] = Dialect.HOROLOG,
+    output: Output = Format.TABLE,
+) -> None:  # fmt: skip
+    """Say in words when an expression fires."""
+    from processors.core.cron_dialects import explain_dialect
+    from processors.core.cron_text import describe_cron
+    from processors.core.problem import InvalidSchedule
+    from processors.core.schedule_input import read_schedule, schedule_warnings
+
+    notes: tuple[str, ...] = ()
+    try:
+        if dialect is not Dialect.HOROLOG:
+            converted = explain_dialect(cron, "aws" if dialect is Dialect.AWS else "quartz")
+            cron, notes = converted.expression, converted.notes
+        written = {"cron": cron, "timezone": timezone}
+        schedule = read_schedule(written, accepted_ms=time.time_ns() // 1_000_000, field="")
+        words = describe_cron(cron, timezone)
+    except InvalidSchedule as invalid:
+        raise _invalid("the expression cannot be read", invalid) from invalid
+    told = dict.fromkeys((*notes, *schedule_warnings((schedule,))))
+    write_one({"cron": cron, "fires": words, "notes": list(told)}, output)
+
+
+def _invalid(message: str, invalid: "InvalidSchedule") -> Failure:
+    from schemas.replies import Problem
+
+    problems = [Problem(p.field, f"{p.value!r} {p.message}", p.hint) for p in invalid.problems]
+    return Failure(message, kind="invalid", code=FAILURE, problems=problems)

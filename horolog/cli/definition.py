@@ -3,7 +3,7 @@
 import base64
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -29,6 +29,12 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     now: bool = False
     topic: str | None = None
     key: str | None = None
+    http: str | None = None
+    method: str | None = None
+    timeout: str | None = None
+    header: list[str] = []
+    worker: str | None = None
+    pool: str | None = None
     payload: str | None = None
     payload_file: Path | None = None
     content_type: str | None = None
@@ -45,12 +51,7 @@ def from_options(written: Written) -> dict[str, Any]:
     schedules = _schedules(written)
     if not schedules:
         raise _usage("no schedule is given", "--cron, --every, --at, --in or --now; or -f FILE")
-    if written.topic is None:
-        raise _usage("no target is given", "--topic NAME: the Kafka topic to fire into")
-    topic: dict[str, Any] = {"name": written.topic}
-    if written.key is not None:
-        topic["key"] = written.key
-    definition: dict[str, Any] = {"schedules": schedules, "target": {"topic": topic}}
+    definition: dict[str, Any] = {"schedules": schedules, "target": _target(written)}
     definition |= _payload(written)
     if written.content_type is not None:
         definition["content_type"] = written.content_type
@@ -123,6 +124,50 @@ def _schedules(written: Written) -> list[dict[str, Any]]:
         schedules.append({"at": text} | (_zone(next(named, None)) if text in local else {}))
     schedules += [{"in": text} for text in written.in_]
     return schedules + ([{"now": True}] if written.now else [])
+
+
+_TARGETS: Final = {
+    "topic": frozenset({"key", "header"}),
+    "http": frozenset({"method", "timeout", "header", "pool"}),
+    "worker": frozenset({"pool"}),
+}
+"""Options that say where to fire → options that belong to them."""
+
+
+def _target(written: Written) -> dict[str, Any]:
+    kinds = [kind for kind in _TARGETS if getattr(written, kind) is not None]
+    if not kinds:
+        raise _usage(
+            "no target is given",
+            "--topic NAME: the Kafka topic to fire into; --http URL: what to call; "
+            "--worker HANDLER: the code to run",
+        )
+    if len(kinds) > 1:
+        raise _usage(f"{' and '.join(f'--{kind}' for kind in kinds)} are both given", "one target")
+    (kind,) = kinds
+    given = {name for name in frozenset().union(*_TARGETS.values()) if getattr(written, name)}
+    foreign = sorted(given - _TARGETS[kind])
+    if foreign:
+        raise _usage(
+            f"--{foreign[0]} does not go with --{kind}",
+            f"--{kind} goes with {', '.join(f'--{name}' for name in sorted(_TARGETS[kind]))}",
+        )
+    named = {"topic": "name", "http": "url", "worker": "handler"}[kind]
+    target: dict[str, Any] = {named: getattr(written, kind)}
+    for name in ("key", "method", "timeout", "pool"):
+        value = getattr(written, name)
+        if value is not None:
+            target[name] = value
+    if written.header:
+        target["headers"] = dict(_header(text) for text in written.header)
+    return {kind: target}
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip():
+        raise _usage(f"--header {text!r} has no name and value", "such as 'X-Region: eu'")
+    return name.strip(), value.strip()
 
 
 def _zone(name: str | None) -> dict[str, str]:

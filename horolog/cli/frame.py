@@ -21,7 +21,7 @@ EXIT_CODES: Final = {
     OK: "done as asked",
     FAILURE: "refused or failed; the reason is on stderr",
     USAGE: "the command line or the settings cannot be understood",
-    NOT_FOUND: "there is no such job",
+    NOT_FOUND: "there is no such job or execution",
     CONFLICT: "the job is at another version, in another state, or the command id was used before",
     UNAVAILABLE: "Kafka or the scheduler did not answer in time; a command may have been accepted",
     FAILED: "a service failed or was stuck; it may be started again",

@@ -1,12 +1,12 @@
 """`horolog job`: everything about jobs."""
 
-import getpass
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .asking import CommandId, IfMatch, Note, Wait, answer, send
 from .frame import (
     NOT_FOUND,
     USAGE,
@@ -17,33 +17,13 @@ from .frame import (
     Tenant,
     command,
     group,
-    open_log,
-    refusal,
-    say,
 )
 from .table import write_one, write_rows
 
 if TYPE_CHECKING:
-    from horolog.client import Sendable
     from horolog.settings import Settings
-    from schemas.replies import Accepted, Refused
 
 app = group("Jobs: what is to run and when.")
-
-Note = Annotated[str, typer.Option(help="Why; kept with the change.", metavar="TEXT")]
-IfMatch = Annotated[
-    int | None,
-    typer.Option(help="Only if the job is at this version; 0: only if it does not exist.",
-                 metavar="VERSION"),
-]  # fmt: skip
-CommandId = Annotated[
-    str,
-    typer.Option(help="A command with the same id takes effect once within an hour.",
-                 metavar="ID"),
-]  # fmt: skip
-Wait = Annotated[
-    float, typer.Option(help="Seconds to wait for the scheduler's answer.", metavar="SECONDS")
-]
 
 
 @command(app, "put")
@@ -79,11 +59,36 @@ def put(
     key: Annotated[
         str | None, typer.Option(help="Key of the records in that topic.", metavar="TEXT")
     ] = None,
+    http: Annotated[
+        str | None, typer.Option(help="URL to call; any 2xx is success.", metavar="URL")
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(help="Method of --http.  [default: POST]", metavar="METHOD")
+    ] = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option(help="Time for the whole call of --http.  [default: 30s]",
+                     metavar="DURATION"),
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(help="Header of the record or call, as 'X-Region: eu'.",
+                     metavar="NAME:VALUE"),
+    ] = None,
+    worker: Annotated[
+        str | None,
+        typer.Option(help="Handler of user code to run: a name that a worker has.",
+                     metavar="HANDLER"),
+    ] = None,
+    pool: Annotated[
+        str | None,
+        typer.Option(help="Pool of workers.  [default: default; of --http http]", metavar="POOL"),
+    ] = None,
     payload: Annotated[
-        str | None, typer.Option(help="What the record holds.", metavar="JSON")
+        str | None, typer.Option(help="What the record, call or handler gets.", metavar="JSON")
     ] = None,
     payload_file: Annotated[
-        Path | None, typer.Option(help="A file whose bytes the record holds.", metavar="FILE")
+        Path | None, typer.Option(help="A file whose bytes it gets.", metavar="FILE")
     ] = None,
     content_type: Annotated[
         str | None,
@@ -116,7 +121,8 @@ def put(
 
     written = Written(
         cron=cron or [], timezone=timezone or [], every=every or [], at=at or [], in_=in_ or [],
-        now=now, topic=topic, key=key, payload=payload, payload_file=payload_file,
+        now=now, topic=topic, key=key, http=http, method=method, timeout=timeout,
+        header=header or [], worker=worker, pool=pool, payload=payload, payload_file=payload_file,
         content_type=content_type, name=name,
     )  # fmt: skip
     if file is not None and not written.nothing:
@@ -127,10 +133,10 @@ def put(
         tenant=tenant or settings.tenant, job=job, definition=definition, note=note,
         if_match=if_match, command_id=command_id,
     )  # fmt: skip
-    answer = _send(settings, asked, wait)
-    if isinstance(answer, Refused) and answer.kind == "invalid":
-        answer = complete_refusal(answer, definition, time.time_ns() // 1_000_000)
-    _answer(answer, output, "accepted")
+    told = send(settings, asked, wait)
+    if isinstance(told, Refused) and told.kind == "invalid":
+        told = complete_refusal(told, definition, time.time_ns() // 1_000_000)
+    answer(told, output, "accepted")
 
 
 @command(app, "get")
@@ -174,8 +180,8 @@ def list_jobs(
     if output is Format.TABLE:
         for row in rows:
             row["schedules"] = "; ".join(schedule_text(form) for form in row["schedules"])
-    write_rows(rows, ("job", "state", "version", "next_run", "schedules", "topic", "runs", "name"),
-               output)  # fmt: skip
+    columns = ["job", "state", "version", "next_run", "schedules", "target", "open", "runs", "name"]
+    write_rows(rows, columns, output)
 
 
 @command(app, "delete")
@@ -196,7 +202,7 @@ def delete(
         tenant=tenant or settings.tenant, job=job, note=note, if_match=if_match,
         command_id=command_id,
     )  # fmt: skip
-    _answer(_send(settings, asked, wait), output, "deleted")
+    answer(send(settings, asked, wait), output, "deleted")
 
 
 @command(app, "pause")
@@ -217,7 +223,7 @@ def pause(
         tenant=tenant or settings.tenant, job=job, note=note, if_match=if_match,
         command_id=command_id,
     )  # fmt: skip
-    _answer(_send(settings, asked, wait), output, "paused")
+    answer(send(settings, asked, wait), output, "paused")
 
 
 @command(app, "resume")
@@ -238,7 +244,7 @@ def resume(
         tenant=tenant or settings.tenant, job=job, note=note, if_match=if_match,
         command_id=command_id,
     )  # fmt: skip
-    _answer(_send(settings, asked, wait), output, "resumed")
+    answer(send(settings, asked, wait), output, "resumed")
 
 
 @command(app, "trigger")
@@ -273,35 +279,4 @@ def trigger(
         tenant=tenant or settings.tenant, job=job, payload=data, scheduled_at=scheduled_at,
         note=note, command_id=command_id,
     )  # fmt: skip
-    _answer(_send(settings, asked, wait), output, "triggered")
-
-
-def _send(settings: "Settings", asked: "Sendable", wait_s: float) -> "Accepted | Refused":
-    from horolog.client import KafkaClient
-
-    with KafkaClient(open_log(settings), namespace=settings.namespace, by=_user()) as client:
-        return client.send(asked, wait_s=wait_s)
-
-
-def _answer(answer: "Accepted | Refused", output: Format, done: str) -> None:
-    import msgspec
-
-    from schemas.replies import Refused
-
-    if isinstance(answer, Refused):
-        raise refusal(answer)
-    for warning in answer.warnings:
-        say(f"warning: {warning}")
-    if output is not Format.TABLE:
-        write_one(msgspec.structs.asdict(answer), output)
-        return
-    again = ", as answered before under this command id" if answer.repeated else ""
-    run = f", execution {answer.execution_id}" if answer.execution_id else ""
-    typer.echo(f"{answer.tenant}/{answer.job} {done}, version {answer.version}{run}{again}")
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # no such user in this container
-        return ""
+    answer(send(settings, asked, wait), output, "triggered")

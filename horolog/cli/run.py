@@ -11,19 +11,22 @@ if TYPE_CHECKING:
 
 app = group("Run a service in the foreground, logging to stderr.")
 
+Member = Annotated[
+    str | None,
+    typer.Option(
+        "--member", metavar="NAME", help="Name of this process: unique among those that run, the "
+        "same after a restart.  [default: name of the host]",
+    ),
+]  # fmt: skip
+UntilStdinEnds = Annotated[bool, typer.Option(hidden=True)]
+
 
 @command(app, "scheduler")
 def scheduler(
     settings: "Settings",
-    member: Annotated[
-        str | None,
-        typer.Option(
-            "--member", metavar="NAME", help="Name of this process: unique among those that run, "
-            "the same after a restart.  [default: name of the host]",
-        ),
-    ] = None,
-    until_stdin_ends: Annotated[bool, typer.Option(hidden=True)] = False,
-) -> None:  # fmt: skip
+    member: Member = None,
+    until_stdin_ends: UntilStdinEnds = False,
+) -> None:
     """Run a scheduler until SIGTERM or Ctrl-C, which it answers within 10 seconds.
 
     It refuses to start on topics that are missing or wrong, and says why. Several schedulers share
@@ -32,5 +35,23 @@ def scheduler(
     from horolog import scheduler_process
 
     scheduler_process.run(
+        settings, bootstrap_of(settings), member=member, until_stdin_ends=until_stdin_ends
+    )
+
+
+@command(app, "slots")
+def slots(
+    settings: "Settings",
+    member: Member = None,
+    until_stdin_ends: UntilStdinEnds = False,
+) -> None:
+    """Run a slots processor, which shares the workers' places out between the schedulers.
+
+    One is enough; several share the limits between them, and each needs a name of its own. While
+    none runs, schedulers go on with the places they hold.
+    """
+    from horolog import slots_process
+
+    slots_process.run(
         settings, bootstrap_of(settings), member=member, until_stdin_ends=until_stdin_ends
     )

@@ -1,4 +1,4 @@
-"""Jobs and executions as they are shown: names of fields as users write them, times as text.
+"""Jobs as they are shown: names of fields as users write them, times as text.
 
 Defaults that were filled in are shown like everything else.
 """
@@ -10,9 +10,11 @@ import msgspec
 
 from processors.core.preview import preview
 from processors.core.spec import plan_of
-from projections.jobs import Execution, JobView
+from projections.jobs import JobView
 from schemas.state import JobDefinition, Schedule
-from schemas.units import format_duration, format_instant
+from schemas.units import format_duration
+
+from .shown_executions import instant, open_form, open_text
 
 NEXT_RUNS: Final = 5
 
@@ -27,7 +29,9 @@ def job_row(view: JobView) -> dict[str, Any]:
         "version": state.version,
         "next_run": instant(state.next_ms) if state.status == "ACTIVE" else None,
         "schedules": [schedule_form(schedule) for schedule in definition.schedules],
+        "target": target_text(target_form(definition)),
         "topic": definition.topic.name if definition.topic else None,
+        "open": len(state.open),
         "runs": state.runs,
         "name": definition.name,
     }
@@ -37,7 +41,6 @@ def job_document(view: JobView) -> dict[str, Any]:
     """Everything that is known of a job, with its next runs."""
     definition, state = view.definition, view.state
     hold = state.hold
-    target = definition.topic
     return {
         "tenant": definition.tenant,
         "job": definition.job,
@@ -57,16 +60,8 @@ def job_document(view: JobView) -> dict[str, Any]:
         "next_runs": next_runs(view),
         "last_tick": instant(state.cursor_ms),
         "runs": state.runs,
-        "target": None
-        if target is None
-        else {
-            "topic": {
-                "name": target.name,
-                "key": target.key.decode() if target.key is not None else None,
-                "headers": dict(target.headers),
-                "outcome": target.outcome,
-            }
-        },
+        "open": [open_form(execution) for execution in state.open],
+        "target": target_form(definition),
         **payload_form(definition),
         "content_type": definition.content_type,
         "concurrency": definition.concurrency,
@@ -117,6 +112,45 @@ def schedule_text(form: dict[str, Any]) -> str:
     return f"{kind} {form['instant']}"
 
 
+def target_form(definition: JobDefinition) -> dict[str, Any] | None:
+    """The target as users write it, every default filled in."""
+    topic, http, worker = definition.topic, definition.http, definition.worker
+    if topic is not None:
+        return {
+            "topic": {
+                "name": topic.name,
+                "key": topic.key.decode() if topic.key is not None else None,
+                "headers": dict(topic.headers),
+                "outcome": topic.outcome,
+            }
+        }
+    if http is not None:
+        return {
+            "http": {
+                "method": http.method,
+                "url": http.url,
+                "headers": dict(http.headers),
+                "timeout": format_duration(http.timeout_ms),
+                "completion": http.completion,
+                "pool": http.pool,
+            }
+        }
+    return {"worker": msgspec.structs.asdict(worker)} if worker is not None else None
+
+
+def target_text(form: dict[str, Any] | None) -> str | None:
+    """A target in a few words."""
+    match form:
+        case {"topic": target}:
+            return f"topic {target['name']}"
+        case {"http": target}:
+            return f"http {target['method']} {target['url']}"
+        case {"worker": target}:
+            return f"worker {target['handler']}"
+        case _:
+            return None
+
+
 def payload_form(definition: JobDefinition) -> dict[str, Any]:
     """The payload as JSON where it is, else as base64."""
     if not definition.payload:
@@ -134,43 +168,28 @@ def job_lines(document: dict[str, Any]) -> dict[str, Any]:
     lines = dict(document)
     lines["schedules"] = [schedule_text(form) for form in document["schedules"]]
     lines["next_runs"] = [_run_text(run) for run in document["next_runs"]]
-    hold, target = document["hold"], document["target"]
+    hold = document["hold"]
     if hold is not None:
         told = f"{hold['reason']} since {hold['since']}"
         told += f" by {hold['by']}" if hold["by"] else ""
         lines["hold"] = told + (f": {hold['note']}" if hold["note"] else "")
-    if target is not None:
-        topic = target["topic"]
-        key = f", key {topic['key']}" if topic["key"] is not None else ""
-        lines["target"] = f"topic {topic['name']}{key}, outcome {topic['outcome']}"
+    lines["open"] = [open_text(form) for form in document["open"]]
+    lines["target"] = _target_lines(document["target"])
     return lines
 
 
-def execution_row(execution: Execution) -> dict[str, Any]:
-    """An execution, or a run of missed ticks, as a line of a list."""
-    return {
-        "tenant": execution.tenant,
-        "job": execution.job,
-        "scheduled_at": instant(execution.scheduled_at),
-        "last_scheduled_at": instant(execution.last_scheduled_at),
-        "count": execution.count,
-        "exact": execution.exact,
-        "state": execution.state,
-        "reason": execution.reason,
-        "detail": execution.detail,
-        "due_at": instant(execution.due_at),
-        "claimed_at": instant(execution.claimed_at),
-        "execution_id": execution.execution_id,
-        "attempt": execution.attempt,
-        "version": execution.version,
-        "topic": execution.topic,
-        "partition": execution.partition,
-    }
-
-
-def instant(at_ms: int) -> str | None:
-    """UTC text; None for an instant that is not there."""
-    return format_instant(at_ms) if at_ms else None
+def _target_lines(form: dict[str, Any] | None) -> list[str]:
+    match form:
+        case {"topic": target}:
+            key = f", key {target['key']}" if target["key"] is not None else ""
+            first = f"{target_text(form)}{key}, outcome {target['outcome']}"
+        case {"http": target}:
+            first = f"{target_text(form)}, within {target['timeout']}, pool {target['pool']}"
+        case {"worker": target}:
+            return [f"{target_text(form)}, pool {target['pool']}"]
+        case _:
+            return []
+    return [first, *(f"{name}: {value}" for name, value in target["headers"].items())]
 
 
 def _run_text(run: dict[str, Any]) -> str:

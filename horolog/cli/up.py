@@ -22,10 +22,11 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _up(settings: "Settings") -> None:
-    """Run everything on this machine until Ctrl-C: Kafka, topics, scheduler.
+    """Run everything on this machine until Ctrl-C: Kafka, topics, scheduler, slots, HTTP worker.
 
     With KAFKA_BOOTSTRAP_SERVERS or --bootstrap it uses that Kafka, else an embedded one. The data
-    folder is kept. A scheduler that dies is started again.
+    folder is kept. A service that dies is started again. On a Kafka of this machine alone HTTP jobs
+    may call private addresses and plain http, unless settings say otherwise.
     """
     from horolog.installation import Installation
 
@@ -34,7 +35,7 @@ def _up(settings: "Settings") -> None:
         running.start()
         _introduce(running)
         while not ended.wait(LOOK_EVERY_S):
-            running.scheduler.look()
+            running.look()
         say("ending …")
     say("ended; everything accepted is in the data folder, `horolog up` goes on with it")
 
@@ -64,4 +65,7 @@ def _introduce(running: "Installation") -> None:
     if running.embedded:
         say("One broker, no replication: what was accepted survives the death of any process, but")
         say("a loss of power can take the last seconds with it.")
+    if running.permissive:
+        say("HTTP jobs may call private addresses and plain http: only this machine can register")
+        say("them. HOROLOG_HTTP__ALLOWED_CIDRS and HOROLOG_HTTP__ALLOW_PLAIN_HTTP narrow that.")
     say("Try `horolog job put --help` in another terminal. Ctrl-C ends everything.")

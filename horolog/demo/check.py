@@ -4,21 +4,24 @@ Pure: evidence in, verdict out. Schedules are asked in the same way as previews 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
 
 from processors.core.schedule import Schedule, first_tick, next_tick
-from schemas.events import ExecutionFired, TicksMissed
+from schemas.events import ExecutionFired, ExecutionMoved, TicksMissed
 from schemas.units import format_instant
 
-from .receipts import Receipt
+from .check_runs import look_at_runs
+from .finding import Finding
+from .receipts import Kind, Receipt
 
 E = TypeVar("E", ExecutionFired, TicksMissed)
 
 FINDINGS_SHOWN: Final = 20
-FIRES_MIN: Final = 400
+WANTED: Final[Mapping[Kind, int]] = {"topic": 400, "http": 200, "worker": 200}
+"""How many of each kind must have been seen for a verdict to mean something."""
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,22 +36,20 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     decided_ms: int
 
 
-class Finding(msgspec.Struct, frozen=True):
-    """One broken promise. `kind`: early, lost, doubled, uncovered, unexpected; or `short`: too
-    little was seen to say anything."""
-
-    kind: str
-    what: str
-
-
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """How many of what, and whether every promise was kept."""
 
     ok: bool
     fires: int
+    calls: int
+    runs: int
     receipts: int
     ticks: int
     missed_ticks: int
+    skipped: int
+    held: int
+    redelivered: int
+    """Receipts beyond the first of an execution, each of them owed to a lost lease and flagged."""
     early: int
     lost: int
     doubled: int
@@ -60,34 +61,45 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 def judge(
     spans: Iterable[Span],
     fired: Sequence[ExecutionFired],
+    moved: Sequence[ExecutionMoved],
     missed: Sequence[TicksMissed],
     receipts: Sequence[Receipt],
     *,
-    fires_min: int = FIRES_MIN,
+    wanted: Mapping[Kind, int] = WANTED,
 ) -> Verdict:
     """Hold the evidence of a run to the promises: nothing early, lost, doubled, unexplained."""
     ticks = 0
-    findings = [*_early(fired, receipts), *_lost(fired, receipts), *_doubled(fired, receipts)]
-    findings += _unexpected(fired, receipts)
+    written = [event for event in fired if not event.pool]
+    read = [receipt for receipt in receipts if receipt.kind == "topic"]
+    findings = [*_early(fired, receipts), *_lost(written, read), *_doubled(written, read)]
+    findings += _unexpected(written, read)
+    runs = look_at_runs(fired, moved, [one for one in receipts if one.kind != "topic"])
+    findings += runs.findings
     fired_of, missed_of = _by_job(fired), _by_job(missed)
     known = set()
     for span in spans:
         known.add(span.key)
-        wanted = list(ticks_of(span))
-        ticks += sum(tick < span.until_ms for tick in wanted)
-        findings += _coverage(span, wanted, fired_of[span.key], missed_of[span.key])
+        due = list(ticks_of(span))
+        ticks += sum(tick < span.until_ms for tick in due)
+        findings += _coverage(span, due, fired_of[span.key], missed_of[span.key])
     findings += [
         Finding("unexpected", f"{key} is no job that was registered")
         for key in sorted({*fired_of, *missed_of} - known)
     ]
-    succeeded = sum(event.state == "SUCCEEDED" for event in fired)
-    if succeeded < fires_min:
-        findings.append(Finding("short", f"{succeeded} fires, at least {fires_min} were wanted"))
+    fires = sum(event.state == "SUCCEEDED" for event in written)
+    succeeded: dict[Kind, int] = {"topic": fires, **runs.succeeded}
+    findings += [
+        Finding("short", f"{succeeded[kind]} of {kind}, at least {least} were wanted")
+        for kind, least in wanted.items()
+        if succeeded[kind] < least
+    ]
     counts = Counter(finding.kind for finding in findings)
     return Verdict(
-        ok=not findings, fires=succeeded, receipts=len(receipts), ticks=ticks,
-        missed_ticks=sum(event.count for event in missed), early=counts["early"],
-        lost=counts["lost"], doubled=counts["doubled"], uncovered=counts["uncovered"],
+        ok=not findings, fires=fires, calls=succeeded["http"],
+        runs=succeeded["worker"], receipts=len(receipts), ticks=ticks,
+        missed_ticks=sum(event.count for event in missed), skipped=runs.skipped, held=runs.held,
+        redelivered=runs.redelivered, early=counts["early"], lost=counts["lost"],
+        doubled=counts["doubled"], uncovered=counts["uncovered"],
         unexpected=counts["unexpected"],
         findings=tuple(f"{one.kind}: {one.what}" for one in findings[:FINDINGS_SHOWN]),
     )  # fmt: skip

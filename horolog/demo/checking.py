@@ -1,28 +1,38 @@
-"""`horolog demo --check`: a run with a crash on the way, judged at its end."""
+"""`horolog demo --check`: a run with crashes on the way, judged at its end."""
 
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from horolog.owners import Owners
 from horolog.settings import Settings
-from horolog.supervised import Owners
+from horolog.supervised import Supervised
+from processors.topology import JOB_STATE
 
-from .check import FIRES_MIN, Verdict, judge
-from .evidence import read_evidence, spans_of
+from .check import WANTED, Verdict
+from .check_runs import runs_of
+from .evidence import Evidence
 from .jobs import DemoFailed, DemoJob, demo_jobs
 from .receipts import Lateness, lateness_of
-from .stage import Stage
+from .stage import LEASE_MS, Stage
 
-KILL_AFTER: Final = 0.4
-"""Share of the wanted fires after which the scheduler is killed."""
-AFTER_RESTART_S: Final = 6.0
+SCHEDULER_DIES_AT: Final = 0.3
+WORKERS_DIE_AT: Final = 0.6
+"""Shares of the wanted receipts after which processes are killed."""
+AFTER_CRASH_S: Final = LEASE_MS / 1_000 + 3.0
+"""Until work whose lease was lost has been delivered again."""
 MARGIN: Final = 1.1
-"""Receipts wanted, in terms of fires that must be seen."""
-RUN_S_MAX: Final = 60.0
+"""Receipts wanted, in terms of executions that must be seen."""
+RUN_S_MAX: Final = 75.0
+END_S: Final = 20.0
+JUDGE_S: Final = 30.0
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,35 +48,37 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-def check(
-    settings: Settings,
-    data_dir: Path | None,
-    say: Callable[[str], None],
-    *,
-    fires_min: int = FIRES_MIN,
-) -> Report:
-    """Run, kill the scheduler once with -9, judge. Raises `DemoFailed`, or what a part raises,
-    when there is nothing to judge."""
+def check(settings: Settings, data_dir: Path | None, say: Callable[[str], None]) -> Report:
+    """Run, kill the scheduler and each worker once with -9, judge. Raises `DemoFailed`, or what a
+    part raises, when there is nothing to judge."""
     began_s = time.monotonic()
     jobs = demo_jobs()
     with Stage(settings, data_dir, say) as stage:
         stage.start()
         stage.register(jobs)
         say(f"registered {len(jobs)} jobs through the CLI and through Kafka (Avro, JSON)")
-        _await_receipts(stage, int(fires_min * KILL_AFTER), began_s)
-        restart_s = _crash(stage, say)
+        _await_receipts(stage, SCHEDULER_DIES_AT, began_s)
+        restart_s = _crash_scheduler(stage, say)
         say(f"the scheduler owns every partition again after {restart_s:.1f} s")
+        _await_receipts(stage, WORKERS_DIE_AT, began_s)
+        workers = (stage.installation.http_worker, stage.python_worker)
+        for worker in workers:
+            _crash(worker, say)
         again_s = time.monotonic()
-        _await_receipts(stage, int(fires_min * MARGIN), began_s)
-        while time.monotonic() - again_s < AFTER_RESTART_S:
+        _await_receipts(stage, MARGIN, began_s)
+        while time.monotonic() - again_s < AFTER_CRASH_S:
+            stage.installation.look()
             time.sleep(0.1)
-        verdict = _judge(stage, jobs, say, fires_min)
+        verdict = _judge(stage, jobs, say)
         stage.kept |= not verdict.ok
-        lateness = lateness_of(receipt.lateness_ms for receipt in stage.receipts.all)
+        lateness = lateness_of(
+            receipt.lateness_ms for receipt in stage.receipts.all if receipt.delivery == 1
+        )
+        restarts = stage.installation.restarts
     return Report(
-        ok=verdict.ok, verdict=verdict, jobs=len(jobs), kills=1,
-        restarts=stage.installation.scheduler.restarts, restart_s=round(restart_s, 2),
-        lateness_ms=lateness, seconds=round(time.monotonic() - began_s, 1),
+        ok=verdict.ok, verdict=verdict, jobs=len(jobs), kills=1 + len(workers),
+        restarts=restarts, restart_s=round(restart_s, 2), lateness_ms=lateness,
+        seconds=round(time.monotonic() - began_s, 1),
     )  # fmt: skip
 
 
@@ -82,36 +94,63 @@ def report_line(report: Report) -> str:
     return msgspec.json.encode(flat).decode()
 
 
-def _await_receipts(stage: Stage, wanted: int, began_s: float) -> None:
-    while len(stage.receipts) < wanted:
-        stage.installation.scheduler.look()
+def _await_receipts(stage: Stage, share: float, began_s: float) -> None:
+    """Return once this share of what is wanted was received, of every kind."""
+    wanted = {kind: int(least * share) for kind, least in WANTED.items()}
+    while True:
+        missing = {
+            kind: f"{seen} of {least}"
+            for kind, least in wanted.items()
+            if (seen := stage.receipts.of_kind(kind)) < least
+        }
+        if not missing:
+            return
+        stage.installation.look()
         if time.monotonic() - began_s > RUN_S_MAX:
-            seen = len(stage.receipts)
-            raise DemoFailed(f"only {seen} of {wanted} receipts after {RUN_S_MAX:.0f} s")
+            told = ", ".join(f"{kind} {seen}" for kind, seen in missing.items())
+            raise DemoFailed(f"too few receipts after {RUN_S_MAX:.0f} s: {told}")
         time.sleep(0.02)
 
 
-def _crash(stage: Stage, say: Callable[[str], None]) -> float:
-    """Kill the scheduler, start it again under the same name; seconds until it owns everything."""
-    scheduler = stage.installation.scheduler
+def _crash(service: Supervised, say: Callable[[str], None]) -> None:
     time.sleep(random.random())  # noqa: S311 any instant will do
-    say(f"killing the scheduler (process {scheduler.pid}) with -9")
+    say(f"killing {service.name} (process {service.pid}) with -9")
+    service.kill()
+
+
+def _crash_scheduler(stage: Stage, say: Callable[[str], None]) -> float:
+    """Kill the scheduler, start it again under the same name; seconds until it owns everything."""
+    installation = stage.installation
+    _crash(installation.scheduler, say)
     killed_s = time.monotonic()
-    scheduler.kill()
-    owners = Owners(stage.installation.log(), stage.settings)
-    owners.wait(scheduler.member, scheduler.look)
+    owners = Owners(installation.log(), stage.settings, JOB_STATE)
+    owners.wait(installation.member, installation.look)
     return time.monotonic() - killed_s
 
 
-def _judge(
-    stage: Stage, jobs: tuple[DemoJob, ...], say: Callable[[str], None], fires_min: int
-) -> Verdict:
-    """Let everything come to an end, then look at it."""
+def _judge(stage: Stage, jobs: tuple[DemoJob, ...], say: Callable[[str], None]) -> Verdict:
+    """Let everything come to an end, then have it looked at."""
     end_ms = stage.pause(jobs)
-    stage.finish_receipts()
-    found = read_evidence(
-        stage.installation.log(), stage.settings.namespace, stage.settings.partitions
-    )
-    say(f"judging {len(found.fired)} fires by {len(stage.receipts)} receipts")
-    spans = spans_of(found.changes, end_ms)
-    return judge(spans, found.fired, found.missed, stage.receipts.all, fires_min=fires_min)
+    _await_end(stage)
+    receipts = stage.finish_receipts()
+    say(f"judging by {len(stage.receipts)} receipts")
+    done = subprocess.run(  # noqa: S603 our own program
+        [sys.executable, "-m", "horolog.demo.judging", str(receipts), str(end_ms)],
+        env=stage.environment, capture_output=True, timeout=JUDGE_S, check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise DemoFailed(f"the checker failed: {done.stderr.decode().strip()}")
+    return msgspec.json.decode(done.stdout, type=Verdict)
+
+
+def _await_end(stage: Stage) -> None:
+    """Return once nothing runs any more, or after a while: then it counts as not ended."""
+    settings, until_s = stage.settings, time.monotonic() + END_S
+    log = stage.installation.log()
+    with closing(Evidence(log, settings.namespace, settings.partitions)) as evidence:
+        while time.monotonic() < until_s:
+            evidence.catch_up()
+            if all(run.ended for run in runs_of(evidence.fired, evidence.moved, ())):
+                return
+            stage.installation.look()
+            time.sleep(0.2)

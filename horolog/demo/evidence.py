@@ -1,4 +1,4 @@
-"""What the log says about a run: jobs and how long they lived, fires and missed ticks."""
+"""What the log says about a run: jobs and how long they lived, what became of every tick."""
 
 from collections.abc import Iterable
 
@@ -7,45 +7,47 @@ import msgspec
 from processors.core.spec import plan_of
 from processors.topology import EXECUTIONS, SCHEDULE_CHANGES
 from projections.reading import LogReading
-from schemas.bindings import EXECUTION_FIRED, JOB_CHANGED, TICKS_MISSED
-from schemas.events import ExecutionFired, JobChanged, TicksMissed
+from schemas.bindings import EXECUTION_FIRED, EXECUTION_MOVED, JOB_CHANGED, TICKS_MISSED
+from schemas.events import ExecutionFired, ExecutionMoved, JobChanged, TicksMissed
 from schemas.partition import job_key
 from streams.ports import Log
 
 from .check import Span
 
 
-class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that was recorded, in the order of each partition."""
+class Evidence:
+    """Everything that was recorded, in the order of each partition. Close it."""
 
-    changes: tuple[JobChanged, ...]
-    fired: tuple[ExecutionFired, ...]
-    missed: tuple[TicksMissed, ...]
+    def __init__(self, log: Log, namespace: str, partitions: int) -> None:
+        self.changes: list[JobChanged] = []
+        self.fired: list[ExecutionFired] = []
+        self.moved: list[ExecutionMoved] = []
+        self.missed: list[TicksMissed] = []
+        self._partitions = partitions
+        self._reading = LogReading(log, namespace, "horolog-demo-evidence")
 
+    def close(self) -> None:
+        """Give up the connection; what was read stays."""
+        self._reading.close()
 
-def read_evidence(log: Log, namespace: str, partitions: int) -> Evidence:
-    """Read both topics from their start to the committed end."""
-    changes: list[JobChanged] = []
-    fired: list[ExecutionFired] = []
-    missed: list[TicksMissed] = []
+    def catch_up(self) -> None:
+        """Read on to the committed end."""
+        topics = (SCHEDULE_CHANGES, EXECUTIONS)
+        self._reading.catch_up(topics, range(self._partitions), self._fold)
 
-    def fold(topic: str, key: bytes | None, value: bytes | None) -> None:
+    def _fold(self, topic: str, key: bytes | None, value: bytes | None) -> None:
         del topic, key
-        if value is None:
-            return
-        if value[:5] == JOB_CHANGED.prefix:
-            changes.append(JOB_CHANGED.decode(value))
-        elif value[:5] == EXECUTION_FIRED.prefix:
-            fired.append(EXECUTION_FIRED.decode(value))
-        elif value[:5] == TICKS_MISSED.prefix:
-            missed.append(TICKS_MISSED.decode(value))
-
-    reading = LogReading(log, namespace, "horolog-demo-evidence")
-    try:
-        reading.catch_up((SCHEDULE_CHANGES, EXECUTIONS), range(partitions), fold)
-    finally:
-        reading.close()
-    return Evidence(changes=tuple(changes), fired=tuple(fired), missed=tuple(missed))
+        match (value or b"")[:5]:
+            case JOB_CHANGED.prefix:
+                self.changes.append(JOB_CHANGED.decode(value or b""))
+            case EXECUTION_FIRED.prefix:
+                self.fired.append(EXECUTION_FIRED.decode(value or b""))
+            case EXECUTION_MOVED.prefix:
+                self.moved.append(EXECUTION_MOVED.decode(value or b""))
+            case TICKS_MISSED.prefix:
+                self.missed.append(TICKS_MISSED.decode(value or b""))
+            case _:
+                pass
 
 
 def spans_of(changes: Iterable[JobChanged], end_ms: int) -> list[Span]:

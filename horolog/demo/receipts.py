@@ -1,26 +1,29 @@
-"""What the receiver saw: one receipt per record, as a JSON line between the two processes."""
+"""What receivers saw: one receipt per record, call or run, as a JSON line between two processes."""
 
 import threading
 from collections import Counter, deque
 from collections.abc import Iterable
-from typing import IO, Final
+from typing import IO, Final, Literal
 
 import msgspec
 
 LATENESS_KEPT: Final = 500
 """The figure that is shown follows what happens now."""
 
+Kind = Literal["topic", "http", "worker"]
+
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """One record as the receiver saw it. Times are UTC ms; `received_ms` is its own clock."""
+    """One record, call or run as the receiver saw it. Times are UTC ms; `received_ms` is its own
+    clock."""
 
+    kind: Kind
     execution_id: str
     occurrence: str
     subject: str
     scheduled_ms: int
     received_ms: int
-    partition: int
-    offset: int
+    delivery: int = 1
 
     @property
     def lateness_ms(self) -> int:
@@ -29,7 +32,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):
-    """The receiver's last line: it read everything up to the committed end."""
+    """A receiver's last line: it saw everything that there was to see."""
 
     end: bool
     records: int
@@ -44,32 +47,37 @@ class Lateness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Receipts:
-    """Collects receipts from the receiver's output; safe to ask from another thread."""
+    """Collects receipts from the receivers' output; safe to ask from another thread."""
 
     def __init__(self) -> None:
         self.all: list[Receipt] = []
-        self.ended: End | None = None
         self._lock = threading.Lock()
         self._by_job: Counter[str] = Counter()
+        self._by_kind: Counter[str] = Counter()
         self._last: dict[str, Receipt] = {}
         self._lateness: deque[int] = deque(maxlen=LATENESS_KEPT)
 
-    def follow(self, lines: IO[bytes]) -> None:
-        """Take lines until their end. Run on a thread of its own."""
+    def follow(self, lines: IO[bytes]) -> End | None:
+        """Take lines until their end; the receiver's last line, if it came to write it."""
         decoder = msgspec.json.Decoder(Receipt)
+        ended = None
         for line in lines:
             if line.startswith(b'{"end"'):
-                self.ended = msgspec.json.decode(line, type=End)
+                ended = msgspec.json.decode(line, type=End)
             else:
                 self.add(decoder.decode(line))
+        return ended
 
     def add(self, receipt: Receipt) -> None:
         """Take one receipt."""
         with self._lock:
             self.all.append(receipt)
             self._by_job[receipt.subject] += 1
+            self._by_kind[receipt.kind] += 1
             self._last[receipt.subject] = receipt
-            self._lateness.append(receipt.lateness_ms)
+            # The first delivery's: whoever waited for a lost lease says nothing about lateness.
+            if receipt.delivery == 1:
+                self._lateness.append(receipt.lateness_ms)
 
     def __len__(self) -> int:
         return len(self.all)
@@ -78,6 +86,11 @@ class Receipts:
         """How many of this job there are, and the last one."""
         with self._lock:
             return self._by_job[subject], self._last.get(subject)
+
+    def of_kind(self, kind: Kind) -> int:
+        """How many of this kind there are."""
+        with self._lock:
+            return self._by_kind[kind]
 
     def lateness(self) -> Lateness | None:
         """Over the last receipts; None before the first."""

@@ -48,14 +48,14 @@ def _live(stage: Stage, jobs: tuple[DemoJob, ...], ended: threading.Event) -> No
     console = Console(stderr=True, highlight=False)
     with Live(console=console, auto_refresh=False, redirect_stdout=False) as live:
         while not ended.is_set():
-            stage.installation.scheduler.look()
+            stage.installation.look()
             live.update(_picture(stage, jobs), refresh=True)
             ended.wait(LIVE_EVERY_S)
 
 
 def _lines(stage: Stage, say: Callable[[str], None], ended: threading.Event) -> None:
     while not ended.wait(LINE_EVERY_S):
-        stage.installation.scheduler.look()
+        stage.installation.look()
         say(_summary(stage))
 
 

@@ -1,10 +1,8 @@
-"""Everything that runs in a demonstration: an installation of its own, its topic, its receiver."""
+"""Everything that runs in a demonstration: an installation of its own, its topic, receivers."""
 
+import contextlib
 import shutil
-import subprocess
-import sys
 import tempfile
-import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -12,32 +10,45 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Final
 
+import msgspec
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from horolog.client import KafkaClient
+from horolog.doctor import OFFERS_SILENT_MS
 from horolog.installation import Installation
-from horolog.settings import Settings
-from horolog.supervised import child_environment
+from horolog.settings import HttpSettings, Settings
+from horolog.signs import pools
+from horolog.supervised import Supervised, child_environment
 from processors.topology import TOPICS
+from projections.reading import LogReading
 from schemas.commands import PauseJob
+from schemas.limits import POOLS_BUILT
 from schemas.replies import Refused
 from streams import admin
+from streams.errors import Unavailable
 from streams.layout import topic_name
 from streams.topics import TopicSet, TopicSpec
 
-from .jobs import TENANT, DemoFailed, DemoJob, register_by_cli, register_by_kafka
+from .http_receiver import Listening
+from .jobs import TENANT, Addresses, DemoFailed, DemoJob, register_by_cli, register_by_kafka
 from .receipts import Receipts
+from .receiving import Receiver
 
 TARGET_PARTITIONS: Final = 4
-RECEIVER_END_S: Final = 20.0
+LEASE_MS: Final = 3_000
+"""A lost lease is to be seen within a demonstration; the default is a minute."""
+OWN_CALLS: Final = HttpSettings(allowed_cidrs=("127.0.0.0/8",), allow_plain_http=True)
+WORKER: Final = "python worker"
+WORKER_S: Final = 30.0
 _NOT_THERE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 
 
 class Stage:
-    """An installation in a data folder and under a namespace of its own, and who reads the target
-    topic. A context manager: at its end everything is stopped and, unless the folder was named
-    or something went wrong, removed; on a Kafka that was there before, its topics too."""
+    """An installation in a data folder and under a namespace of its own, a worker with Python
+    functions, and the receivers of what is fired. A context manager: at its end everything is
+    stopped and, unless the folder was named or something went wrong, removed; on a Kafka that was
+    there before, its topics too."""
 
     def __init__(self, settings: Settings, data_dir: Path | None, say: Callable[[str], None]):
         run = uuid.uuid4().hex[:6]
@@ -47,18 +58,21 @@ class Stage:
         folder.mkdir(parents=True, exist_ok=True)
         self.data_dir = folder.resolve()
         self.settings = settings.model_copy(
-            update={"namespace": f"horolog-demo-{run}", "data_dir": self.data_dir}
-        )
+            update={
+                "namespace": f"horolog-demo-{run}", "data_dir": self.data_dir,
+                "lease_ms": LEASE_MS, "http": OWN_CALLS,
+            }
+        )  # fmt: skip
         self._target = TopicSet(
             namespace=f"demo-{run}", partitions=TARGET_PARTITIONS,
             specs=(TopicSpec(suffix="ticks", partitions=TARGET_PARTITIONS, cleanup="delete"),),
         )  # fmt: skip
         self.topic = topic_name(self._target.namespace, "ticks")
-        self._lines: IO[bytes] = (self.data_dir / "scheduler.log").open("ab")
+        self._lines: IO[bytes] = (self.data_dir / "services.log").open("ab")
         self.installation = Installation(self.settings, say, lines=self._lines)
         self.receipts = Receipts()
-        self._receiver: subprocess.Popen[bytes] | None = None
-        self._follower: threading.Thread | None = None
+        self._receivers: list[Receiver] = []
+        self._url = ""
 
     def __enter__(self) -> "Stage":
         return self
@@ -70,7 +84,8 @@ class Stage:
         trace: TracebackType | None,
     ) -> None:
         try:
-            self._end_receiver()
+            for receiver in self._receivers:
+                receiver.close()
             self._remove_topics()
         finally:
             self.installation.stop()
@@ -78,28 +93,58 @@ class Stage:
             if isinstance(error, Exception):
                 self.kept = True
             if self.kept:
-                self._say(f"all data is kept in {self.data_dir}, with scheduler.log")
+                self._say(f"all data is kept in {self.data_dir}, with services.log")
             else:
                 shutil.rmtree(self.data_dir, ignore_errors=True)
 
     def start(self) -> None:
-        """Return when jobs can be registered and the receiver waits."""
+        """Return when jobs can be registered and the receivers wait."""
         self.installation.start()
         admin.apply(self.installation.client_config(), self._target)
-        command = [sys.executable, "-m", "horolog.demo.receiver", self.topic]
-        self._receiver = subprocess.Popen(  # noqa: S603 our own program
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._lines,
-            env=self.environment,
-            start_new_session=True,
+        self._receive("topic_receiver", self.topic).follow()
+        calls = self._receive("http_receiver")
+        self._url = msgspec.json.decode(calls.first_line(), type=Listening).url
+        calls.follow()
+        worker = self.installation.worker(
+            "the Python worker", "worker", "horolog.demo.handlers:app", "--processes", "1"
         )
-        assert self._receiver.stdout is not None
-        self._follower = threading.Thread(
-            target=self.receipts.follow, args=(self._receiver.stdout,), daemon=True
-        )
-        self._follower.start()
+        self.installation.add(WORKER, worker)
+        self._await_worker()
+
+    def _receive(self, module: str, *arguments: str) -> Receiver:
+        receiver = Receiver(
+            module, arguments, receipts=self.receipts, environment=self.environment,
+            errors=self._lines,
+        )  # fmt: skip
+        self._receivers.append(receiver)
+        return receiver
+
+    def _await_worker(self) -> None:
+        """Return when somebody offers to run Python functions. Raises `Unavailable`."""
+        settings, until_s = self.settings, time.monotonic() + WORKER_S
+        with contextlib.closing(
+            LogReading(self.installation.log(), settings.namespace, "horolog-demo-workers")
+        ) as reading:
+            while time.monotonic() < until_s:
+                found = pools(
+                    reading, POOLS_BUILT, settings.partitions,
+                    now_ms=time.time_ns() // 1_000_000, silent_ms=OFFERS_SILENT_MS,
+                )  # fmt: skip
+                if all(pool.workers for pool in found.values()):
+                    return
+                self.installation.look()
+                time.sleep(0.1)
+        raise Unavailable(f"no worker offers itself after {WORKER_S:.0f} s")
+
+    @property
+    def addresses(self) -> Addresses:
+        """Where jobs are to fire to."""
+        return Addresses(topic=self.topic, url=self._url)
+
+    @property
+    def python_worker(self) -> Supervised:
+        """The worker with the Python functions; there is one after `start`."""
+        return self.installation.service(WORKER)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -116,8 +161,9 @@ class Stage:
         """Register the jobs, each in its way."""
         with self.client() as client:
             by_kafka = [one for one in jobs if one.way != "CLI"]
-            register_by_kafka(by_kafka, self.topic, client)
-        register_by_cli([one for one in jobs if one.way == "CLI"], self.topic, self.environment)
+            register_by_kafka(by_kafka, self.addresses, client)
+        by_cli = [one for one in jobs if one.way == "CLI"]
+        register_by_cli(by_cli, self.addresses, self.environment)
 
     def pause(self, jobs: tuple[DemoJob, ...]) -> int:
         """Pause every job: what is due until then is decided, nothing follows. Returns an instant
@@ -130,30 +176,15 @@ class Stage:
                     raise DemoFailed(f"job {answer.job} cannot be paused: {answer.message}")
         return time.time_ns() // 1_000_000
 
-    def finish_receipts(self) -> None:
-        """Let the receiver read to the committed end. Raises `DemoFailed` if it does not."""
-        receiver, follower = self._receiver, self._follower
-        assert receiver is not None and receiver.stdin is not None and follower is not None
-        receiver.stdin.close()
-        try:
-            code = receiver.wait(RECEIVER_END_S)
-        except subprocess.TimeoutExpired:
-            raise DemoFailed("the receiver did not come to the end of its topic") from None
-        follower.join(RECEIVER_END_S)
-        ended = self.receipts.ended
-        if code != 0 or ended is None or ended.records != len(self.receipts):
-            raise DemoFailed(f"the receiver ended with exit code {code} before it was done")
-
-    def _end_receiver(self) -> None:
-        receiver = self._receiver
-        if receiver is None:
-            return
-        if receiver.poll() is None:
-            receiver.terminate()
-            receiver.wait()
-        for pipe in (receiver.stdin, receiver.stdout):
-            if pipe is not None:
-                pipe.close()
+    def finish_receipts(self) -> Path:
+        """Let the receivers see what there is to see; a file with all receipts. Raises `DemoFailed`
+        if they do not."""
+        written = sum(receiver.finish() for receiver in self._receivers)
+        if written != len(self.receipts):
+            raise DemoFailed(f"of {written} receipts {len(self.receipts)} were read")
+        path = self.data_dir / "receipts.jsonl"
+        path.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in self.receipts.all))
+        return path
 
     def _remove_topics(self) -> None:
         if self.installation.embedded or not self.installation.bootstrap:

@@ -28,6 +28,8 @@ from schemas.commands import (
 from schemas.commands import TopicTargetSpec as TopicSpec
 from schemas.replies import Problem
 
+from .target_spec import TARGET_EXAMPLE
+
 TENANT_CHARS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 JOB_CHARS: Final = frozenset(
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~-"
@@ -290,7 +292,7 @@ def _schedule(raw: object, at: str, read: "_Read") -> ScheduleSpec:
 
 def _target(raw: object, at: str, read: "_Read") -> _Targets:
     if not isinstance(raw, dict) or not raw:
-        read.problem(at, _found(raw), '{"topic": {"name": "…"}} names a Kafka topic')
+        read.problem(at, _found(raw), TARGET_EXAMPLE)
         return _Targets()
     read.known(at, raw, ("topic", "http", "worker"))
     topic = _part(raw, "topic", at, read, _TOPIC)

@@ -2,14 +2,19 @@
 
     QUEUED ──lease──▶ RUNNING ──outcome──▶ terminal, gone from the job's record
     QUEUED ──pause──▶ PENDING(paused) ──resume──▶ QUEUED
-    RUNNING ──returned | lease lost──▶ QUEUED, the same attempt; lost too often: DEAD(deliveries)
-    RUNNING ──cancel──▶ CLOSING(CANCELLED) ──outcome | stopped | abandoned | expiry──▶ gone
+    QUEUED, PENDING ──late outcome of the newest delivery──▶ terminal, gone
+    QUEUED, PENDING ──cancel | delete──▶ CANCELLED, gone
+    RUNNING ──returned | lease lost──▶ QUEUED, the same attempt; PENDING(paused) in a paused job;
+                                       CANCELLED in a deleted one; lost too often: DEAD(deliveries)
+    RUNNING ──cancel──▶ CLOSING(CANCELLED) ──outcome | stopped | abandoned | returned | expiry──▶
+                                       gone, with an event that only says so (LEASE_CLOSED)
 
 A job's lock is its open executions: it is free when the lease is closed, not when a terminal
-state was decided. Pure functions over frozen values; `Moved` is what became of one execution.
+state was decided. It goes with the job's name: a job that is created again waits for what runs
+of its former life. Pure functions over frozen values; `Moved` is what became of one execution.
 """
 
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -23,6 +28,10 @@ _replace: Final = msgspec.structs.replace
 TERMINAL: Final = frozenset({"SUCCEEDED", "FAILED", "DEAD", "CANCELLED"})
 LEASE_CLOSED: Final = "lease_closed"
 """Reason of the event that closes the lease of an execution that is terminal already."""
+FAILED_REASONS: Final = frozenset({
+    "error", "status", "connection", "tls", "target", "arguments", "too_large", "no_handler",
+    "timed_out",
+})  # fmt: skip
 RESULT_BYTES_MAX: Final = 4_096
 DETAIL_CHARS_MAX: Final = 4_096
 
@@ -46,7 +55,7 @@ class Moved(msgspec.Struct, frozen=True, gc=False):
     event: ExecutionMoved | None
     freed: str = ""
     dead_letter: bool = False
-    tell: str = ""
+    tell: Literal["", "cancel", "revoke"] = ""
 
 
 def free_ordinal(state: JobState) -> int | None:
@@ -106,15 +115,21 @@ def report(
     job_key: str, state: JobState, report: Report, worker: str, now_ms: int, txn: int,
     lease_ms: int = LEASE_MS,
 ) -> Moved | None:  # fmt: skip
-    """Follow a report of the latest delivery. None: it is outdated and changes nothing."""
+    """Follow a report of the latest delivery, whose genuine token says that it is `worker`'s. None:
+    it is outdated and changes nothing."""
     execution = at(state, report.ordinal)
     if (
         execution is None
-        or not execution.leased
-        or execution.execution_id != report.execution_id
         or execution.delivery != report.delivery
-        or execution.worker != worker
+        or execution.execution_id != report.execution_id
     ):
+        return None
+    if not execution.lease_until:  # lost, but nobody has a newer one: the work that was done counts
+        if report.kind != "outcome":
+            return None
+        late = _replace(execution, worker=worker)
+        return _replace(_outcome(job_key, state, late, report, now_ms, txn), freed="")
+    if execution.worker != worker:
         return None
     match report.kind:
         case "started" | "already_started":
@@ -133,15 +148,18 @@ def _named(
     job_key: str, state: JobState, execution: OpenExecution, report: Report, now_ms: int,
     txn: int, *, renewed_ms: int,
 ) -> Moved:  # fmt: skip
-    """The worker has it. A heartbeat renews the lease, unless a terminal state was decided."""
-    renewed = renewed_ms and execution.state == "RUNNING"
-    until = now_ms + renewed_ms if renewed else execution.lease_until
+    """The worker has it, and a heartbeat renews the lease. Where a terminal state was decided it
+    renews nothing: the worker has not heard, so it is told again."""
+    if execution.state == "CLOSING":
+        return Moved(state, None, tell="cancel")
+    until = execution.lease_until
+    if renewed_ms:
+        until = max(until, now_ms + renewed_ms)
     started_at = report.started_at or execution.started_at
     after = _replace(execution, named=True, lease_until=until, started_at=started_at)
     if after == execution:
         return Moved(state, None)
-    shown = "RUNNING" if execution.state == "RUNNING" else execution.reason
-    return _moved(job_key, state, after, shown, "", now_ms, txn, detail=report.progress)
+    return _moved(job_key, state, after, "RUNNING", "", now_ms, txn, detail=report.progress)
 
 
 def _outcome(
@@ -150,9 +168,12 @@ def _outcome(
     """The end. An outcome that comes after a cancel closes the lease; the decision stands."""
     if execution.state == "CLOSING":
         return _closed(job_key, state, execution, execution.reason, "", report, now_ms, txn)
-    outcome = report.state if report.state in ("SUCCEEDED", "CANCELLED") else "FAILED"
-    reason = report.reason if outcome == "FAILED" else ""
-    return _closed(job_key, state, execution, outcome, reason, report, now_ms, txn)
+    if report.state in ("SUCCEEDED", "CANCELLED"):
+        return _closed(job_key, state, execution, report.state, "", report, now_ms, txn)
+    reason = "timed_out" if report.state == "TIMED_OUT" else report.reason
+    if reason not in FAILED_REASONS:
+        reason = "error"
+    return _closed(job_key, state, execution, "FAILED", reason, report, now_ms, txn)
 
 
 def _returned(
@@ -178,17 +199,39 @@ def _again(
     job_key: str, state: JobState, execution: OpenExecution, reason: str, detail: str,
     now_ms: int, txn: int, *, lost: int = 0,
 ) -> Moved:  # fmt: skip
-    waiting = "PENDING" if state.status == "PAUSED" else "QUEUED"
+    held = is_held(state, execution)
+    waiting = "PENDING" if held else "QUEUED"
     after = _replace(
-        execution, state=waiting, reason="paused" if waiting == "PENDING" else "", worker="",
-        lease_until=0, named=False, started_at=0, lost=execution.lost + lost,
+        execution, state=waiting, reason="paused" if held else "", worker="", lease_until=0,
+        named=False, started_at=0, lost=execution.lost + lost,
     )  # fmt: skip
-    if state.status == "DELETED":
-        return _closed(job_key, state, after, "CANCELLED", "", None, now_ms, txn,
-                       detail="the job was deleted", freed=execution.worker)  # fmt: skip
-    told = detail or reason
-    moved = _moved(job_key, state, after, waiting, after.reason, now_ms, txn, detail=told)
+    if outlives_its_job(state, execution):
+        moved = _closed(job_key, state, after, "CANCELLED", "", None, now_ms, txn,
+                        detail="the job was deleted")  # fmt: skip
+    else:
+        told = detail or reason
+        moved = _moved(job_key, state, after, waiting, after.reason, now_ms, txn, detail=told)
     return _replace(moved, freed=execution.worker)
+
+
+def outlives_its_job(state: JobState, execution: OpenExecution) -> bool:
+    """Whether the job that it was claimed for is deleted, be there a new one of its name or not:
+    what runs may finish, but nothing is begun any more."""
+    began_with = execution.definition
+    return state.status == "DELETED" or (began_with is not None and began_with.life != state.life)
+
+
+def is_held(state: JobState, execution: OpenExecution) -> bool:
+    """Whether a pause holds it while it has no lease. What was triggered since then goes on."""
+    if state.status != "PAUSED":
+        return False
+    triggered = execution.occurrence[_TRIGGER_AT] == "~m"
+    since_ms = state.hold.since_ms if state.hold is not None else 0
+    return not (triggered and execution.claimed_at >= since_ms)
+
+
+_TRIGGER_AT: Final = slice(-10, -8)
+"""Where the occurrence key of a trigger differs from that of a tick."""
 
 
 def expired(
@@ -215,7 +258,7 @@ def cancel(
     """End it: at once while it waits; a leased one is terminal now and closed when its worker
     says so, or when the lease runs out."""
     if execution.state == "CLOSING":
-        return Moved(state, None)
+        return Moved(state, None, tell="cancel")
     if not execution.leased:
         return _closed(job_key, state, execution, "CANCELLED", "", None, now_ms, txn, detail=note)
     after = _replace(execution, state="CLOSING", reason="CANCELLED")
@@ -230,8 +273,12 @@ def held_by_pause(
     if execution.state == "QUEUED":
         after = _replace(execution, state="PENDING", reason="paused")
         return _moved(job_key, state, after, "PENDING", "paused", now_ms, txn)
-    tell = "revoke" if execution.state == "RUNNING" and not execution.named else ""
-    return Moved(state, None, tell=tell)
+    return _asked_back(state, execution)
+
+
+def _asked_back(state: JobState, execution: OpenExecution) -> Moved:
+    begun = execution.state != "RUNNING" or execution.named
+    return Moved(state, None, tell="" if begun else "revoke")
 
 
 def released_by_resume(
@@ -251,8 +298,19 @@ def ended_by_delete(
     if execution.state in ("QUEUED", "PENDING"):
         return _closed(job_key, state, execution, "CANCELLED", "", None, now_ms, txn,
                        detail="the job was deleted")  # fmt: skip
-    tell = "revoke" if execution.state == "RUNNING" and not execution.named else ""
-    return Moved(state, None, tell=tell)
+    return _asked_back(state, execution)
+
+
+def failed(
+    job_key: str, state: JobState, execution: OpenExecution, now_ms: int, txn: int, detail: str
+) -> Moved:
+    """Deciding about it raised: it ends here, and so does what a worker may have begun."""
+    moved = _closed(
+        job_key, state, execution,
+        execution.reason if execution.state == "CLOSING" else "FAILED", "error", None, now_ms, txn,
+        detail=detail,
+    )  # fmt: skip
+    return _replace(moved, tell="cancel" if execution.leased else "")
 
 
 # --- events -----------------------------------------------------------------------------------
@@ -269,7 +327,7 @@ def _moved(
 
 def _closed(
     job_key: str, state: JobState, execution: OpenExecution, outcome: str, reason: str,
-    report: Report | None, now_ms: int, txn: int, *, detail: str = "", freed: str = "",
+    report: Report | None, now_ms: int, txn: int, *, detail: str = "",
 ) -> Moved:  # fmt: skip
     """Terminal, and the lease is closed: nothing of it stays in the job's record. Where the
     terminal state was decided before, the event only says that the lease is closed."""
@@ -285,7 +343,7 @@ def _closed(
             result=report.result[:RESULT_BYTES_MAX],
         )  # fmt: skip
     failed = outcome in ("FAILED", "DEAD")
-    return Moved(numbered, event, freed or execution.worker, dead_letter=failed)
+    return Moved(numbered, event, execution.worker, dead_letter=failed)
 
 
 def _event(

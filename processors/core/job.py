@@ -179,6 +179,11 @@ def _moved(
     )  # fmt: skip
 
 
+def keep_ms(job: Job) -> int:
+    """How long a job that has ended is remembered."""
+    return FORGET_DELETED_MS if job.state.status == "DELETED" else _keep_ms(job.plan)
+
+
 def _keep_ms(plan: Iterable[Schedule]) -> int:
     one_off = all(isinstance(schedule, AtSchedule) for schedule in plan)
     return KEEP_FINISHED_ONE_OFF_MS if one_off else KEEP_FINISHED_MS

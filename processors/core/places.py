@@ -22,7 +22,8 @@ SAY_MS: Final = 20
 SAY_CALMLY_MS: Final = 100
 """Between two messages while there are places enough: nobody waits for the news."""
 ASK_AGAIN_MS: Final = 1_000
-"""Until a question that no grant has answered since the take-over is asked again."""
+"""Until a question that no grant has answered since the take-over is asked again; twice as long
+each time, up to the next."""
 MISS_AGAIN_MS: Final = 5_000
 """Until a partition that misses places says so again."""
 REPEAT_MS: Final = 10_000
@@ -237,7 +238,7 @@ class PoolPlaces:
 
     def _repeat_ms(self, said: _Said) -> int:
         if not self.answered:
-            return ASK_AGAIN_MS
+            return min(ASK_AGAIN_MS << min(self._n - 1, 8), MISS_AGAIN_MS)
         return MISS_AGAIN_MS if said.missing else REPEAT_MS
 
     def _misses(self, wanted: dict[str, int], now_ms: int) -> bool:

@@ -4,7 +4,7 @@ Rows are partitions, columns are workers; workers with the same handlers are of 
 place at one of them is as good as at another.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from schemas.slots import Demand
 
@@ -14,7 +14,7 @@ from .slot_shares import Claim, deal, lower_highest, raise_lowest, waits_since
 class Row:
     """One partition: what it may hold and what counts as held, by worker, as it will be."""
 
-    __slots__ = ("demand", "fixed", "granted", "held", "lowered", "name", "speaks")
+    __slots__ = ("demand", "fixed", "granted", "has", "held", "lowered", "name", "speaks")
 
     def __init__(self, name: str, demand: Demand, *, speaks: bool, fixed: bool) -> None:
         self.name = name
@@ -24,6 +24,8 @@ class Row:
         self.lowered = self.fixed
         self.granted = {worker: count for worker, count in demand.granted.items() if count}
         self.held = {worker: count for worker, count in demand.held.items() if count}
+        self.has: list[int] = []
+        """What it was granted, by kind of worker."""
 
     def counted(self, worker: str) -> int:
         """Places of a worker that nobody else may have."""
@@ -32,18 +34,6 @@ class Row:
     def unused(self, worker: str) -> int:
         """Places granted and, as far as it was said, not used."""
         return max(0, self.granted.get(worker, 0) - self.demand.held.get(worker, 0))
-
-    def lower(self, worker: str, count: int) -> None:
-        """Take back; it counts as held until the partition says that it knows."""
-        if not count:
-            return
-        before = self.granted[worker]
-        self.held[worker] = max(self.held.get(worker, 0), before)
-        self.lowered = True
-        if before == count:
-            del self.granted[worker]
-        else:
-            self.granted[worker] = before - count
 
 
 class Board:
@@ -54,17 +44,20 @@ class Board:
     ) -> None:
         self.places = places
         self.rows: list[Row] = []
-        self.kinds: list[list[str]] = []
-        self.serving: dict[str, list[int]] = {}
+        self._kinds: list[list[str]] = []
+        self._kind_of: dict[str, int] = {}
+        self._serving: dict[str, list[int]] = {}
         by_handlers: dict[tuple[str, ...], int] = {}
         for worker in sorted(places):
-            kind = by_handlers.setdefault(handlers[worker], len(self.kinds))
-            if kind == len(self.kinds):
-                self.kinds.append([])
+            kind = by_handlers.setdefault(handlers[worker], len(self._kinds))
+            if kind == len(self._kinds):
+                self._kinds.append([])
                 for handler in set(handlers[worker]):
-                    self.serving.setdefault(handler, []).append(kind)
-            self.kinds[kind].append(worker)
-        self._used: dict[str, int] = {}
+                    self._serving.setdefault(handler, []).append(kind)
+            self._kinds[kind].append(worker)
+            self._kind_of[worker] = kind
+        self._granted = dict.fromkeys(places, 0)
+        self._used = dict.fromkeys(places, 0)
 
     def add(self, name: str, demand: Demand, *, speaks: bool, fixed: bool) -> None:
         """Add a partition. A `fixed` one is left as it is, one that does not speak loses what it
@@ -73,156 +66,191 @@ class Board:
 
     def divide(self, *, settle: bool) -> None:
         """Change what rows are granted, as `slots.grant` says."""
-        for row in self.rows:
-            if not row.speaks:
-                row.granted = {}
         active = [row for row in self.rows if row.speaks and not row.fixed]
-        for row in active:
-            for worker in [w for w in row.granted if w not in self.places]:
-                row.lower(worker, row.granted[worker])
+        self._withdraw()
+        self._count()
         self._shrink(active)
-        self._used = {
-            worker: sum(row.counted(worker) for row in self.rows) for worker in self.places
-        }
         if not active:
             return
-        targets = deal(self._capacity(), self.serving, [self._claim(row) for row in active])
-        for kind in range(len(self.kinds)):
+        targets = deal(self._capacity(), self._serving, [self._claim(row) for row in active])
+        for kind in range(len(self._kinds)):
             wanted = [target[kind] for target in targets]
             if self._serve(kind, active, wanted) and settle:
                 self._settle(kind, active, wanted)
 
+    # --- before anything is given ----------------------------------------------------------------
+
+    def _withdraw(self) -> None:
+        """Nothing is granted to partitions that are silent, and of workers that offer nothing."""
+        for row in self.rows:
+            if not row.speaks:
+                row.granted = {}
+            elif not row.fixed:
+                for worker in [worker for worker in row.granted if worker not in self.places]:
+                    self._keep_as_held(row, worker)
+                    del row.granted[worker]
+
+    def _count(self) -> None:
+        for row in self.rows:
+            row.has = self._by_kind(row.granted)
+            for worker, count in row.granted.items():
+                if worker in self.places:
+                    self._granted[worker] += count
+                    self._used[worker] += count
+            for worker, count in row.held.items():
+                if worker in self.places:
+                    self._used[worker] += max(0, count - row.granted.get(worker, 0))
+
     def _shrink(self, active: Sequence[Row]) -> None:
         """Take back what a worker no longer offers."""
         for worker, places in self.places.items():
-            excess = sum(row.granted.get(worker, 0) for row in self.rows) - places
+            excess = self._granted[worker] - places
             if excess > 0:
                 having = [row for row in active if worker in row.granted]
-                taken = _take(
-                    [row.granted[worker] for row in having],
-                    [row.unused(worker) for row in having], excess,
-                )  # fmt: skip
+                granted = [row.granted[worker] for row in having]
+                taken = _take(granted, [row.unused(worker) for row in having], excess)
                 for row, count in zip(having, taken, strict=True):
-                    row.lower(worker, count)
+                    self._lower(row, worker, count)
 
     def _capacity(self) -> list[int]:
         """By kind, what there will be for the active rows once every lowering is answered."""
-        others = [row for row in self.rows if row.fixed or not row.speaks]
-        return [
-            sum(self.places[worker] for worker in workers)
-            - sum(
-                (row.granted if row.fixed else row.held).get(worker, 0)
-                for row in others
-                for worker in workers
-            )
-            for workers in self.kinds
-        ]
+        capacity = self._by_kind(self.places)
+        for row in self.rows:
+            if row.fixed or not row.speaks:
+                others = row.has if row.fixed else self._by_kind(row.held)
+                capacity = [all_ - own for all_, own in zip(capacity, others, strict=True)]
+        return capacity
 
     def _claim(self, row: Row) -> Claim:
-        held = row.demand.held
+        demand = row.demand
         return Claim(
-            held=[sum(held.get(worker, 0) for worker in workers) for workers in self.kinds],
-            granted=[self._has(row, workers) for workers in self.kinds],
-            wanted=row.demand.wanted,
-            oldest_ms=row.demand.oldest_ms,
+            held=self._by_kind(demand.held),
+            granted=list(row.has),
+            wanted=demand.wanted,
+            oldest_ms=demand.oldest_ms,
         )
+
+    def _by_kind(self, counts: Mapping[str, int]) -> list[int]:
+        sums, kind_of = [0] * len(self._kinds), self._kind_of
+        for worker, count in counts.items():
+            kind = kind_of.get(worker)
+            if kind is not None:
+                sums[kind] += count
+        return sums
 
     # --- one kind of worker ----------------------------------------------------------------------
 
     def _serve(self, kind: int, active: Sequence[Row], wanted: Sequence[int]) -> bool:
         """Give each row what it should have, as far as it is free, and take from the others what
         is missing. If nothing is, give what is left to all: whether nothing is missing."""
-        workers = self.kinds[kind]
-        has = [self._has(row, workers) for row in active]
         ages = [waits_since(row.demand.oldest_ms) for row in active]
+        has = [row.has[kind] for row in active]
         missing = 0
-        needy = [i for i, row in enumerate(active) if wanted[i] > has[i]]
+        needy = [i for i, count in enumerate(has) if wanted[i] > count]
         for i in sorted(needy, key=lambda i: (has[i], ages[i])):
             count = wanted[i] - has[i]
-            count -= self._give_back(active[i], workers, count)
-            missing += count - self._give(active[i], workers, count)
+            count -= self._give_back(active[i], kind, count)
+            missing += count - self._give(active[i], kind, count)
         if missing:
-            spare = [max(0, h - w) for h, w in zip(has, wanted, strict=True)]
-            missing -= self._under_way(workers)
-            for row, count in zip(active, lower_highest(spare, missing, has), strict=True):
-                self._lower(row, workers, count)
+            spare = [max(0, have - want) for have, want in zip(has, wanted, strict=True)]
+            taken = lower_highest(spare, max(0, missing - self._under_way(kind)), has)
+            for row, count in zip(active, taken, strict=True):
+                self._take_back(row, kind, count)
             return False
-        free = sum(self._free(worker) for worker in workers)
+        free = sum(self._free(worker) for worker in self._kinds[kind])
         if free:
-            has = [self._has(row, workers) for row in active]
-            raised = raise_lowest(has, free, ages)
-            for row, before, after in zip(active, has, raised, strict=True):
-                self._give(row, workers, after - before)
+            has = [row.has[kind] for row in active]
+            for row, before, after in zip(active, has, raise_lowest(has, free, ages), strict=True):
+                self._give(row, kind, after - before)
         return True
 
     def _settle(self, kind: int, active: Sequence[Row], wanted: Sequence[int]) -> None:
         """Take from rows with more than their share what others have less than theirs."""
-        workers = self.kinds[kind]
-        has = [self._has(row, workers) for row in active]
+        has = [row.has[kind] for row in active]
         # A row keeps what does not go round if it has it: nothing moves for its own sake.
         first = [-count for count in has]
         shares = raise_lowest(wanted, sum(has) - sum(wanted), first)
         for row, count, share in zip(active, has, shares, strict=True):
-            self._lower(row, workers, max(0, count - share))
+            self._take_back(row, kind, count - share)
 
-    def _has(self, row: Row, workers: Iterable[str]) -> int:
-        return sum(row.granted.get(worker, 0) for worker in workers)
+    def _under_way(self, kind: int) -> int:
+        """Places that will be free once what was taken back is answered."""
+        return sum(
+            max(0, count - row.granted.get(worker, 0))
+            for row in self.rows
+            if row.lowered
+            for worker, count in row.held.items()
+            if self._kind_of.get(worker) == kind
+        )
 
     def _free(self, worker: str) -> int:
         return max(0, self.places[worker] - self._used[worker])
 
-    def _under_way(self, workers: Sequence[str]) -> int:
-        """Places that will be free once what was taken back is answered."""
-        return sum(
-            row.counted(worker) - row.granted.get(worker, 0)
-            for row in self.rows
-            if row.lowered and row.speaks
-            for worker in workers
-        )
-
-    def _give_back(self, row: Row, workers: Sequence[str], most: int) -> int:
-        """Grant what the row holds beyond its grant: nobody else could have it."""
+    def _give_back(self, row: Row, kind: int, most: int) -> int:
+        """Grant what the row holds beyond its grant, which nobody else could have, as long as the
+        worker still offers as much as is granted; how many it were."""
         left = most
-        for worker in workers:
-            granted = row.granted.get(worker, 0)
-            count = min(left, row.held.get(worker, 0) - granted)
-            if count > 0:  # as long as the worker still offers as much as is granted
-                everybody = sum(other.granted.get(worker, 0) for other in self.rows)
-                count = min(count, self.places[worker] - everybody)
-            if count > 0:
-                row.granted[worker] = granted + count
-                left -= count
+        for worker, held in row.held.items():
+            if self._kind_of.get(worker) == kind:
+                count = held - row.granted.get(worker, 0)
+                count = min(left, count, self.places[worker] - self._granted[worker])
+                if count > 0:
+                    self._raise(row, worker, count)
+                    left -= count
         return most - left
 
-    def _give(self, row: Row, workers: Sequence[str], most: int) -> int:
+    def _give(self, row: Row, kind: int, most: int) -> int:
         """Grant free places, at the workers that have most; how many it were."""
         if most <= 0:
             return 0
-        free = [self._free(worker) for worker in workers]
-        given = lower_highest(free, most, [row.granted.get(worker, 0) for worker in workers])
-        for worker, count in zip(workers, given, strict=True):
+        free = {worker: count for worker in self._kinds[kind] if (count := self._free(worker))}
+        given = lower_highest([*free.values()], most, [row.granted.get(w, 0) for w in free])
+        for worker, count in zip(free, given, strict=True):
             if count:
-                before = row.counted(worker)
-                row.granted[worker] = row.granted.get(worker, 0) + count
-                self._used[worker] += row.counted(worker) - before
+                self._raise(row, worker, count)
         return sum(given)
 
-    def _lower(self, row: Row, workers: Sequence[str], count: int) -> None:
+    def _take_back(self, row: Row, kind: int, count: int) -> None:
         if count <= 0:
             return
-        having = [worker for worker in workers if worker in row.granted]
-        taken = _take(
-            [row.granted[worker] for worker in having], [row.unused(worker) for worker in having],
-            count,
-        )  # fmt: skip
+        having = [worker for worker in row.granted if self._kind_of.get(worker) == kind]
+        granted = [row.granted[worker] for worker in having]
+        taken = _take(granted, [row.unused(worker) for worker in having], count)
         for worker, amount in zip(having, taken, strict=True):
-            row.lower(worker, amount)
+            self._lower(row, worker, amount)
+
+    # --- one place after the other ---------------------------------------------------------------
+
+    def _raise(self, row: Row, worker: str, count: int) -> None:
+        before = row.counted(worker)
+        row.granted[worker] = row.granted.get(worker, 0) + count
+        row.has[self._kind_of[worker]] += count
+        self._granted[worker] += count
+        self._used[worker] += row.counted(worker) - before
+
+    def _lower(self, row: Row, worker: str, count: int) -> None:
+        if not count:
+            return
+        self._keep_as_held(row, worker)
+        row.granted[worker] -= count
+        if not row.granted[worker]:
+            del row.granted[worker]
+        row.has[self._kind_of[worker]] -= count
+        self._granted[worker] -= count
+
+    def _keep_as_held(self, row: Row, worker: str) -> None:
+        """What is taken back counts as held until the partition says that it knows."""
+        row.held[worker] = max(row.held.get(worker, 0), row.granted[worker])
+        row.lowered = True
 
 
 def _take(granted: Sequence[int], unused: Sequence[int], amount: int) -> list[int]:
     """How much to take of each of several grants: first what is not used."""
     order = range(len(granted))
     taken = lower_highest(unused, amount, order)
+    rest = amount - sum(taken)
+    if not rest:
+        return taken
     left = [have - gone for have, gone in zip(granted, taken, strict=True)]
-    more = lower_highest(left, amount - sum(taken), order)
-    return [a + b for a, b in zip(taken, more, strict=True)]
+    more = lower_highest(left, rest, order)
+    return [first + then for first, then in zip(taken, more, strict=True)]

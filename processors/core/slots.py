@@ -54,13 +54,13 @@ def evolve(state: SlotState, message: WorkerOffer | SlotsWanted, now_ms: int) ->
 
 
 def must_be_kept(before: SlotState, message: WorkerOffer | SlotsWanted) -> bool:
-    """Whether a message tells something that a new owner cannot do without. The rest is said again
-    when it sends its grants, or makes what it believes to be held too much, never too little."""
-    if isinstance(message, WorkerOffer):
-        known = before.workers.get(message.worker)
-        return known is None or _terms(known) != _terms(message)
-    demand = before.partitions.get(str(message.partition))
-    return demand is None or message.epoch > demand.epoch
+    """Whether a message tells something that a new owner cannot do without. What partitions say
+    is said again when it sends its grants; until then it believes them to hold what they may have
+    held when it last wrote, which is too much, never too little."""
+    if not isinstance(message, WorkerOffer):
+        return False
+    known = before.workers.get(message.worker)
+    return known is None or _terms(known) != _terms(message)
 
 
 def _terms(offer: WorkerOffer | Offered) -> tuple[object, ...]:

@@ -5,7 +5,7 @@ stored and ignored.
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -79,7 +79,35 @@ def admit(
 
 def digest(spec: JobSpec) -> bytes:
     """Hash of the content as written: what was filled in takes no part."""
-    return blake2b(_encode(spec), digest_size=16).digest()
+    return blake2b(canonical(spec), digest_size=16).digest()
+
+
+def canonical(value: msgspec.Struct) -> bytes:
+    """The same bytes for equal values, however they came about. What has its default is left out,
+    so that a field that comes to be later changes nothing."""
+    return _encode(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        found = {}
+        for name, default in _defaults(type(value)):
+            part = getattr(value, name)
+            if part != default:
+                found[name] = _plain(part)
+        return found
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return value
+
+
+@cache
+def _defaults(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
+    fields = msgspec.structs.fields(kind)
+    return tuple(
+        (f.name, f.default if f.default_factory is msgspec.NODEFAULT else f.default_factory())
+        for f in fields
+    )
 
 
 def plan_of(definition: JobDefinition) -> tuple[Schedule, ...]:

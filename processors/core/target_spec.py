@@ -28,7 +28,7 @@ _OURS: Final = ("ce_", "ce-", "x-horolog-", "idempotency-key", "x-deduplication-
 _OF_HTTP: Final = frozenset({"host", "content-length", "transfer-encoding", "connection"})
 _CREDENTIALS: Final = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-key"})
 
-_EXAMPLE: Final = (
+TARGET_EXAMPLE: Final = (
     '{"topic": {"name": "…"}}, {"http": {"url": "https://…"}} or {"worker": {"handler": "…"}}'
 )
 
@@ -47,7 +47,7 @@ def check_target(spec: JobSpec, namespace: str, problems: list[Problem]) -> Targ
     given = [t for t in (spec.topic, spec.http, spec.worker) if t is not None]
     if len(given) != 1:
         what = "is missing" if not given else "names more than one kind"
-        problems.append(Problem("target", what, _EXAMPLE))
+        problems.append(Problem("target", what, TARGET_EXAMPLE))
     topic = _topic(spec.topic, namespace, problems) if spec.topic is not None else None
     http = _http(spec.http, problems) if spec.http is not None else None
     worker = _worker(spec.worker, problems) if spec.worker is not None else None

@@ -71,7 +71,7 @@ class Wheel:
                     lower = _next_tenant(key)
                     break
             if self._count >= self._keys_max:
-                self._lower, self._loaded = lower, second_and_tenant(pairs[-1][0])[0]
+                self._lower, self._loaded = lower, second_and_tenant(key)[0]
                 return
         self._lower, self._loaded = max(lower, upper), upto
 

@@ -28,6 +28,8 @@ ANSWER_S: Final = 1.0
 TRY_S: Final = 0.25
 """One question in a hundred is answered after a second or more; a new client answers at once."""
 TOPIC_KNOWN_S: Final = 30.0
+TOPIC_ABSENT_S: Final = 2.0
+"""One that does not exist may be created at any moment."""
 
 _EARLIEST: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: Final[OffsetSpec] = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -115,7 +117,7 @@ class KafkaTopics:
     def partitions(self, topic: str) -> int:
         known = self._known.get(topic)
         now_s = time.monotonic()
-        if known is not None and now_s - known[0] < TOPIC_KNOWN_S:
+        if known is not None and now_s - known[0] < (TOPIC_KNOWN_S if known[1] else TOPIC_ABSENT_S):
             return known[1]
         count = self._admin.ask(
             f"asking for topic {topic}",

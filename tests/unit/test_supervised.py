@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from horolog.owners import Owners
 from horolog.settings import Settings, load
-from horolog.supervised import Owners, child_environment
+from horolog.supervised import child_environment
 from schemas.bindings import MARK
 from schemas.state import Mark
 from streams.errors import Unavailable
@@ -41,7 +42,7 @@ class Marks:
         self.log.outbox("marks").send([record])
 
     def owners(self) -> Owners:
-        return Owners(self.log, self.settings, self.clock)
+        return Owners(self.log, self.settings, "job-state", self.clock)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Each scenario has a namespace of its own on the broker of the session."""
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,6 +23,8 @@ def make_world(broker: str, namespace: str, tmp_path: Path) -> Iterator[MakeWorl
     yield make
     for world in made:
         world.close()
+        # Shown with a test that failed.
+        sys.stderr.write(world.newest_lines())
 
 
 @pytest.fixture

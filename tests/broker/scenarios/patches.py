@@ -1,10 +1,15 @@
 """Faults put into a scheduler before it starts: a bug in a decision, a loop that gets stuck."""
 
+import os
+import signal
 import threading
+from pathlib import Path
 from typing import Any
 
 from processors import scheduler
 from processors.core import job as core
+from schemas import limits
+from streams.kafka import ownership, producer
 
 
 def crash_on_command() -> None:
@@ -41,3 +46,37 @@ def get_stuck() -> None:
         decide(self, txn, record, command, *rest)
 
     scheduler.Scheduler._decide = stuck  # type: ignore[method-assign]
+
+
+DEAF = "deaf"
+"""While this file is in the data folder, the scheduler hears nothing of its group."""
+
+
+def deaf_to_its_group() -> None:
+    """It is put out for not polling, and goes on believing that it owns what it had: it decides,
+    is fenced, and takes the epoch back."""
+    limits.POLL_INTERVAL_MS_MAX = limits.SESSION_MS + 500  # type: ignore[misc]
+    told = Path(os.environ["HOROLOG_DATA_DIR"]) / DEAF
+    for name in ("poll", "commit_positions"):
+        call = getattr(ownership.KafkaOwnership, name)
+
+        def deaf(self: Any, argument: Any, call: Any = call) -> None:
+            if not told.exists():
+                call(self, argument)
+
+        setattr(ownership.KafkaOwnership, name, deaf)
+
+
+def stop_after_some_fires() -> None:
+    """Kills itself with -9 in a commit once a few thousand fires are written."""
+    fires = 0
+    commit = producer.KafkaTransactionalProducer.commit
+
+    def killing(self: Any, timeout_s: float) -> Any:
+        nonlocal fires
+        fires += sum(1 for record in self._batch if record.headers)
+        if fires > 4_000:
+            threading.Timer(0.002, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        return commit(self, timeout_s)
+
+    producer.KafkaTransactionalProducer.commit = killing  # type: ignore[method-assign]

@@ -1,12 +1,16 @@
 """A scheduler that is killed with -9 at any of its crash points, and started again under its name.
 
 Afterwards every accepted job is there, every tick is covered exactly once among the committed
-records, and the store is what the changelogs say.
+records, and the store is what the changelogs say. The scenarios mostly wait, so several are played
+at a time; each test is the outcome of one.
 """
 
 import shutil
 import signal
 import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
@@ -16,14 +20,10 @@ from streams.crash import CRASH_POINTS
 from tests.broker.scenarios import checks
 from tests.broker.scenarios.world import SchedulerProcess, World, put, until
 
+AT_A_TIME = 4
 IN_A_STEP = ("CP01", "CP02", "CP03", "CP04", "CP05", "CP06", "CP07", "CP08", "CP09")
 IN_A_TAKE_OVER = ("CP14", "CP16")
 AT_THE_END = ("CP15", "CP17")
-
-
-def test_every_crash_point_is_covered_below() -> None:
-    covered = {*IN_A_STEP, *IN_A_TAKE_OVER, *AT_THE_END, "CP12", "CP13"}
-    assert covered == CRASH_POINTS.keys()
 
 
 class Jobs:
@@ -57,8 +57,8 @@ class Jobs:
         checks.check_stores(self.world, scheduler)
 
     def _finished(self) -> set[str]:
-        return {job for job, state in checks.states(self.world).items()
-                if state.status == "FINISHED"}  # fmt: skip
+        states = checks.states(self.world)
+        return {job for job, state in states.items() if state.status == "FINISHED"}
 
 
 def await_crash(scheduler: SchedulerProcess) -> None:
@@ -66,26 +66,17 @@ def await_crash(scheduler: SchedulerProcess) -> None:
     assert scheduler.await_end() == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("point", IN_A_STEP)
-def test_a_kill_in_a_step_loses_and_doubles_nothing(world: World, point: str) -> None:
+def in_a_step(world: World, point: str, *, kept: bool = True) -> None:
     jobs = Jobs(world)
-    scheduler = world.scheduler(crash=f"{point}:9")
+    scheduler = world.scheduler(crash=f"{point}:7")
     world.send(*jobs.commands)
     await_crash(scheduler)
+    if not kept:
+        shutil.rmtree(scheduler.state_dir)
     jobs.check_after(world.scheduler().await_owner())
 
 
-@pytest.mark.parametrize("point", ["CP07", "CP08"])
-def test_a_kill_in_a_step_is_mended_from_an_empty_folder_too(world: World, point: str) -> None:
-    jobs = Jobs(world)
-    scheduler = world.scheduler(crash=f"{point}:9")
-    world.send(*jobs.commands)
-    await_crash(scheduler)
-    shutil.rmtree(scheduler.state_dir)
-    jobs.check_after(world.scheduler().await_owner())
-
-
-def test_a_kill_while_a_transaction_is_aborted_loses_and_doubles_nothing(world: World) -> None:
+def in_an_abort(world: World) -> None:
     jobs = Jobs(world)
     narrow = world.topic("narrow", max_message_bytes="600")
     jobs.commands.append(put("wide", narrow, every="1s", payload=b"x" * 900, command_id="wide"))
@@ -97,11 +88,7 @@ def test_a_kill_while_a_transaction_is_aborted_loses_and_doubles_nothing(world: 
     checks.check_every_second(world, "wide")
 
 
-@pytest.mark.parametrize("kept", [True, False], ids=["store kept", "store lost"])
-@pytest.mark.parametrize("point", IN_A_TAKE_OVER)
-def test_a_kill_in_a_take_over_loses_and_doubles_nothing(
-    world: World, point: str, kept: bool
-) -> None:
+def in_a_take_over(world: World, point: str, *, kept: bool) -> None:
     jobs = Jobs(world)
     first = world.scheduler().await_owner()
     world.accepted(*jobs.commands)
@@ -110,28 +97,90 @@ def test_a_kill_in_a_take_over_loses_and_doubles_nothing(
         shutil.rmtree(first.state_dir)
     elif point == "CP14":
         # With the store complete there is nothing to restore: let it miss the newest part.
-        behind = world.scheduler(crash="CP07:2")
-        await_crash(behind)
+        await_crash(world.scheduler(crash="CP07:2"))
     await_crash(world.scheduler(crash=point))
     jobs.check_after(world.scheduler().await_owner())
 
 
-def test_a_kill_while_the_epoch_is_taken_loses_and_doubles_nothing(world: World) -> None:
+def while_the_epoch_is_taken(world: World) -> None:
+    """Only an owner who finds a transaction open comes past this point."""
     jobs = Jobs(world)
-    leaving_one_open = world.scheduler(crash="CP04:9")
+    leaving_one_open = world.scheduler(crash="CP04:7")
     world.send(*jobs.commands)
     await_crash(leaving_one_open)
     await_crash(world.scheduler(crash="CP13"))
     jobs.check_after(world.scheduler().await_owner())
 
 
-@pytest.mark.parametrize("point", AT_THE_END)
-def test_a_kill_while_partitions_are_given_up_loses_and_doubles_nothing(
-    world: World, point: str
-) -> None:
+def at_the_end(world: World, point: str) -> None:
     jobs = Jobs(world)
     scheduler = world.scheduler(crash=point).await_owner()
     world.accepted(*jobs.commands)
     scheduler.process.terminate()
     await_crash(scheduler)
     jobs.check_after(world.scheduler().await_owner())
+
+
+def _scenarios() -> Iterator[tuple[str, Callable[[World], None]]]:
+    for point in IN_A_STEP:
+        yield point, lambda world, point=point: in_a_step(world, point)
+    for point in ("CP07", "CP08"):
+        yield (
+            f"{point}, store lost",
+            lambda world, point=point: in_a_step(world, point, kept=False),
+        )
+    yield "CP12", in_an_abort
+    yield "CP13", while_the_epoch_is_taken
+    for point in IN_A_TAKE_OVER:
+        for kept in (True, False):
+            name = point if kept else f"{point}, store lost"
+            yield (
+                name,
+                lambda world, point=point, kept=kept: in_a_take_over(world, point, kept=kept),
+            )
+    for point in AT_THE_END:
+        yield point, lambda world, point=point: at_the_end(world, point)
+
+
+SCENARIOS = dict(_scenarios())
+
+
+@pytest.fixture(scope="module")
+def played(
+    request: pytest.FixtureRequest, broker: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, "Future[None]"]]:
+    """The scenarios that this session asks for, each with a namespace of its own."""
+
+    folder = tmp_path_factory.mktemp("crash")
+
+    def play(name: str) -> None:
+        namespace = f"test-{uuid.uuid4().hex[:12]}"
+        world = World(broker, namespace, folder / namespace, partitions=1)
+        try:
+            SCENARIOS[name](world)
+        except BaseException as error:
+            error.add_note(world.newest_lines())
+            raise
+        finally:
+            world.close()
+
+    wanted = [
+        item.callspec.params["scenario"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function)
+        and item.module is request.module
+        and hasattr(item, "callspec")
+    ]
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        yield {name: pool.submit(play, name) for name in wanted}
+
+
+def test_every_crash_point_is_among_the_scenarios() -> None:
+    assert {name.partition(",")[0] for name in SCENARIOS} == CRASH_POINTS.keys()
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_kill_at_a_crash_point_loses_and_doubles_nothing(
+    played: dict[str, "Future[None]"], scenario: str
+) -> None:
+    played[scenario].result()

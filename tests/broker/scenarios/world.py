@@ -22,10 +22,10 @@ from schemas.partition import job_key, partition_of
 from schemas.replies import Accepted, Refused
 from schemas.state import Mark
 from streams import admin
-from streams.errors import Unavailable
+from streams.errors import Refuse, Unavailable
 from streams.kafka import KafkaLog
 from streams.layout import MARK_KEY
-from streams.ports import Record
+from streams.ports import Offsets, Record
 
 ROOT = Path(__file__).resolve().parents[3]
 OWN_TOPICS = (
@@ -46,9 +46,11 @@ Answer = Accepted | Refused
 class Tail:
     """Everything committed on one topic so far; `refresh` reads on."""
 
-    def __init__(self, log: KafkaLog, name: str, partitions: int, *, since_end: bool) -> None:
+    def __init__(
+        self, log: KafkaLog, offsets: Offsets, name: str, partitions: int, *, since_end: bool
+    ) -> None:
         self.records: list[Record] = []
-        self._offsets = log.offsets()
+        self._offsets = offsets
         self._reader = log.reader(f"scenario-{name}", committed=True)
         self._keys = [(name, partition) for partition in range(partitions)]
         at = self._offsets.stable_end if since_end else self._offsets.start
@@ -111,8 +113,17 @@ class SchedulerProcess:
         return {
             record.partition
             for record in self._marks.refresh()
-            if record.key == MARK_KEY and record.value and mark_of(record).owner == self.member
+            if record.key == MARK_KEY and mark_of(record).owner == self.member
         }
+
+    def owned_lately(self) -> set[int]:
+        """Partitions whose newest mark is its."""
+        newest = {
+            record.partition: mark_of(record).owner
+            for record in self._marks.refresh()
+            if record.key == MARK_KEY
+        }
+        return {partition for partition, owner in newest.items() if owner == self.member}
 
     def kill(self) -> None:
         """As a crash would end it."""
@@ -158,19 +169,40 @@ class World:
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
         self.processes: list[SchedulerProcess] = []
         self.user_topics: dict[str, int] = {}
+        self._offsets = self.log.offsets()
         self._tails: list[Tail] = []
+        self._whole: dict[str, Tail] = {}
         self._client: KafkaClient | None = None
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
         folder.mkdir(parents=True, exist_ok=True)
-        admin.apply({"bootstrap.servers": bootstrap}, topic_set(namespace, partitions))
+        self.apply_topics()
+
+    def apply_topics(self) -> None:
+        """Create those of our own topics that are missing."""
+        config = {"bootstrap.servers": self.bootstrap}
+        until(lambda: self._applied(config), "Horolog's topics")
+
+    def _applied(self, config: Mapping[str, str]) -> bool:
+        try:
+            admin.apply(config, topic_set(self.namespace, self.partitions))
+        except Refuse:
+            # One that is being deleted is still there for a moment.
+            return False
+        return True
+
+    def newest_lines(self) -> str:
+        """The end of each scheduler's log, for whoever wonders what went wrong."""
+        lines: list[str] = []
+        for scheduler in self.processes:
+            lines += [f"--- {scheduler.log_file.name}: exit code {scheduler.process.poll()}"]
+            lines += scheduler.log_file.read_text("utf-8").splitlines()[-LINES_SHOWN:]
+        return "\n".join(lines)
 
     def close(self) -> None:
         for scheduler in self.processes:
             if scheduler.alive:
                 scheduler.go_on()
                 scheduler.kill()
-            newest = scheduler.log_file.read_text("utf-8").splitlines()[-LINES_SHOWN:]
-            sys.stderr.write("\n".join([f"--- {scheduler.log_file.name}", *newest, ""]))
         for tail in self._tails:
             tail.close()
         if self._client is not None:
@@ -199,11 +231,10 @@ class World:
                                                      for k, v in settings.items()})  # fmt: skip
         until(lambda: self._created(made), f"{name} to be created")
         self.user_topics[name] = partitions
-        offsets = self.log.offsets()
 
         def answers() -> bool:
             try:
-                return bool(offsets.end([(name, p) for p in range(partitions)]))
+                return bool(self._offsets.end([(name, p) for p in range(partitions)]))
             except Unavailable:
                 return False
 
@@ -223,20 +254,24 @@ class World:
     def delete_topic(self, name: str) -> None:
         self.admin.delete_topics([name])[name].result(10)
         del self.user_topics[name]
+        self._whole.pop(name, None)
 
     def tail(self, topic: str, *, since_end: bool = False) -> Tail:
         """Reads one of our own topics, by suffix, or a user's topic, by name."""
         if topic in self.user_topics:
-            tail = Tail(self.log, topic, self.user_topics[topic], since_end=since_end)
+            name, count = topic, self.user_topics[topic]
         else:
+            name = self.name(topic)
             count = topology.REPLY_PARTITIONS if topic == topology.REPLIES else self.partitions
-            tail = Tail(self.log, self.name(topic), count, since_end=since_end)
+        tail = Tail(self.log, self._offsets, name, count, since_end=since_end)
         self._tails.append(tail)
         return tail
 
     def records(self, topic: str) -> list[Record]:
         """Everything committed on the topic until now."""
-        return self.tail(topic).refresh()
+        if topic not in self._whole:
+            self._whole[topic] = self.tail(topic)
+        return self._whole[topic].refresh()
 
     # --- commands --------------------------------------------------------------------------------
 

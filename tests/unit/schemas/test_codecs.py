@@ -55,12 +55,12 @@ def test_a_codec_writes_the_bytes_that_fastavro_writes_and_both_read_them(
 
 
 def test_every_codec_takes_every_field_at_its_longest() -> None:
-    """Lengths and counts of one, two and three bytes, which the encoder writes in different ways."""
+    """Lengths and counts of one, two and three bytes, which the encoder writes differently."""
     for size in (0, 1, 63, 64, 1_023, 1_024, 8_191, 8_192, 70_000):
         spec = JobSpec(
             schedules=tuple(ScheduleSpec(every=f"{n}s") for n in range(size % 1_500)),
             payload=b"x" * size, name="ü" * size,
-            topic=TopicTargetSpec(name="t" * size, headers={f"h{n}": "v" for n in range(size % 99)}),
+            topic=TopicTargetSpec(name="t" * size, headers={f"{n}": "v" for n in range(size % 99)}),
         )  # fmt: skip
         value = PutJob(tenant="t", job="j", spec=spec)
         data = PUT_JOB.encode(value)
@@ -141,8 +141,7 @@ def decode_or_refuse(codec: Codec[Any], data: bytes) -> Any:
     """What was read, or None. Any other exception than `Undecodable` fails the test."""
     try:
         return codec.decode(data)
-    except Undecodable as error:
-        assert str(error), "a refusal says why"
+    except Undecodable:
         return None
 
 

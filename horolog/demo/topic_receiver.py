@@ -1,7 +1,7 @@
-"""The receiver: a process of its own that knows nothing of Horolog but the topic it reads.
+"""Who reads the target topic: a process of its own that knows nothing of Horolog but the topic.
 
-Run as `python -m horolog.demo.receiver TOPIC`. Reads read_committed from the topic's start and
-writes a receipt per record to stdout. When its standard input ends it reads on to what is
+Run as `python -m horolog.demo.topic_receiver TOPIC`. Reads read_committed from the topic's start
+and writes a receipt per record to stdout. When its standard input ends it reads on to what is
 committed then, says so, and ends.
 """
 
@@ -51,13 +51,12 @@ def receipt_of(record: Record, received_ms: int) -> Receipt:
     """Who this record is for, by its headers alone."""
     headers = {name.lower(): value.decode() for name, value in record.headers}
     return Receipt(
+        kind="topic",
         execution_id=headers["ce_id"],
         occurrence=headers["x-deduplication-key"],
         subject=headers["ce_subject"],
         scheduled_ms=parse_instant(headers["x-horolog-scheduled-at"]),
         received_ms=received_ms,
-        partition=record.partition,
-        offset=record.offset,
     )
 
 

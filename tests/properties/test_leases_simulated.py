@@ -1,0 +1,207 @@
+"""What must hold of executions and leases, whatever happens on the way (invariants I1 to I16).
+
+A failing seed is printed by its test's name. `HOROLOG_LONG=1` plays many more.
+"""
+
+import os
+from collections import Counter, defaultdict
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from processors import topology
+from processors.core.executions import LEASE_CLOSED, TERMINAL
+from processors.jobs import Budget
+from schemas import bindings, limits
+from schemas.events import ExecutionFired, ExecutionMoved, JobChanged, TicksMissed
+from streams.layout import MARK_KEY, META
+from streams.memory import MemoryStores
+from tests.properties.leases_world import Owner, World, decoded
+
+PINNED: tuple[int, ...] = ()
+"""Seeds that found bugs we had."""
+SEEDS = 5_000 if os.environ.get("HOROLOG_LONG") == "1" else 300
+ROUNDS = 500
+
+
+@pytest.mark.parametrize("seed", sorted({*range(SEEDS), *PINNED}))
+def test_every_execution_comes_to_one_end_and_no_two_runs_of_a_job_overlap(seed: int) -> None:
+    world = World(seed)
+    world.play(ROUNDS)
+    assert_bounded(world)
+    world.heal()
+    assert not world.busy(), "something is open, waits or holds a place for ever"
+    events = executions_of(world)
+    assert_sequences_are_gapless(world, events)
+    assert_each_occurrence_has_one_claim_and_one_end(world, events)
+    assert_ticks_are_covered(world, events)
+    assert_leases_follow_each_other(events)
+    assert_runs_overlap_only_after_a_lost_lease(world, events)
+    assert_epochs_grow(world)
+    assert_the_log_gives_the_state(world)
+
+
+def executions_of(world: World) -> dict[str, list[Any]]:
+    """Events of each job in order."""
+    events: defaultdict[str, list[Any]] = defaultdict(list)
+    for topic in (topology.EXECUTIONS, topology.SCHEDULE_CHANGES):
+        for record in world.committed(topic):
+            event = decoded(record.value or b"")
+            events[f"{event.tenant}/{event.job}"].append(event)
+    return {job: sorted(found, key=lambda e: e.sequence) for job, found in events.items()}
+
+
+def assert_sequences_are_gapless(world: World, events: dict[str, list[Any]]) -> None:
+    """I12, over all lives of a name; positions grow as (life, sequence)."""
+    for job, found in events.items():
+        assert [e.sequence for e in found] == list(range(1, len(found) + 1)), job
+        assert [e.life for e in found] == sorted(e.life for e in found), job
+        assert [e.txn for e in found] == sorted(e.txn for e in found), job
+        for before, after in pairwise(found):
+            if after.life != before.life:
+                assert isinstance(after, JobChanged) and after.change == "put", job
+
+
+def assert_each_occurrence_has_one_claim_and_one_end(
+    world: World, events: dict[str, list[Any]]
+) -> None:
+    """I2, I3, I5, I8, I16."""
+    letters = Counter(
+        decoded(r.value or b"").execution_id for r in world.committed(topology.DEAD_LETTERS)
+    )
+    for found in events.values():
+        claimed: Counter[str] = Counter()
+        ended: Counter[str] = Counter()
+        deleted = False
+        for event in found:
+            match event:
+                case JobChanged():
+                    deleted = event.change == "delete"
+                case ExecutionFired():
+                    assert not deleted, f"I16: {event.execution_id} after the delete"
+                    claimed[event.execution_id] += 1
+                    if event.state in TERMINAL or event.state == "SKIPPED":
+                        ended[event.execution_id] += 1
+                case ExecutionMoved():
+                    assert claimed[event.execution_id] == 1
+                    if event.reason == LEASE_CLOSED:
+                        assert ended[event.execution_id] == 1
+                        continue
+                    assert not ended[event.execution_id], f"I8: {event}"
+                    assert event.attempt == 1
+                    assert event.lost <= limits.MAX_DELIVERIES
+                    if event.state in TERMINAL:
+                        ended[event.execution_id] += 1
+                        failed = event.state in ("FAILED", "DEAD")
+                        assert letters.pop(event.execution_id, 0) == failed, f"I5: {event}"
+        assert set(claimed.values()) <= {1}
+        assert claimed == ended
+    assert not +letters
+
+
+def assert_ticks_are_covered(world: World, events: dict[str, list[Any]]) -> None:
+    """I3: between two changes of a job its ticks follow each other without a hole."""
+    for found in events.values():
+        every_ms = last_ms = 0
+        for event in found:
+            match event:
+                case JobChanged():
+                    last_ms = 0
+                    if event.definition is not None:
+                        every_ms = event.definition.schedules[0].every_ms
+                case ExecutionFired() if "~m" not in event.execution_id:
+                    assert not last_ms or event.scheduled_at == last_ms + every_ms, event
+                    last_ms = event.scheduled_at
+                case TicksMissed() if every_ms:
+                    assert not last_ms or event.first == last_ms + every_ms, event
+                    assert event.count == (event.last - event.first) // every_ms + 1
+                    last_ms = event.last
+
+
+def assert_leases_follow_each_other(events: dict[str, list[Any]]) -> None:
+    """I7 in the log: a lease is over before the next one is given, and only its holder's."""
+    for found in events.values():
+        leases: dict[str, tuple[int, str]] = {}
+        for event in found:
+            if not isinstance(event, ExecutionFired | ExecutionMoved):
+                continue
+            delivery, worker = leases.get(event.execution_id, (0, ""))
+            if event.state == "RUNNING" and not worker:
+                assert event.delivery == delivery + 1, event
+                leases[event.execution_id] = (event.delivery, event.worker)
+            elif event.state == "RUNNING":
+                assert (event.delivery, event.worker) == (delivery, worker), event
+            elif event.state in ("QUEUED", "PENDING"):
+                assert event.delivery == delivery, event
+                leases[event.execution_id] = (delivery, "")
+
+
+def assert_runs_overlap_only_after_a_lost_lease(
+    world: World, events: dict[str, list[Any]]
+) -> None:
+    """I4."""
+    runs = defaultdict(list)
+    for run in world.runs:
+        runs[f"{run.item.tenant}/{run.item.job}"].append(run)
+    for job, found in runs.items():
+        for n, first in enumerate(found):
+            for second in found[n + 1 :]:
+                if first.ended_ms is not None and first.ended_ms <= second.begun_ms:
+                    continue
+                lost_ms = lost_at(events[job], first.item.execution_id, first.item.delivery)
+                assert lost_ms is not None and lost_ms <= second.begun_ms, (
+                    f"I4: {second.item.execution_id} delivery {second.item.delivery} began at "
+                    f"{second.begun_ms} while {first.item.execution_id} delivery "
+                    f"{first.item.delivery} ran from {first.begun_ms} to {first.ended_ms}"
+                )
+
+
+def lost_at(events: list[Any], execution_id: str, delivery: int) -> int | None:
+    """When the lease of this delivery was found to be over in time, if it was."""
+    until_ms = 0
+    for event in events:
+        if getattr(event, "execution_id", "") != execution_id or event.delivery != delivery:
+            continue
+        if event.state == "RUNNING":
+            until_ms = event.lease_until
+        elif isinstance(event, ExecutionMoved) and event.at >= until_ms:
+            return event.at
+    return None
+
+
+def assert_epochs_grow(world: World) -> None:
+    """I6: a transaction is that of the newest owner."""
+    last: dict[int, tuple[int, int]] = {}
+    for record in world.committed(topology.JOB_STATE):
+        if record.key == MARK_KEY:
+            mark = bindings.MARK.decode(record.value or b"")
+            assert (mark.epoch, mark.txn) > last.get(record.partition, (0, 0))
+            last[record.partition] = (mark.epoch, mark.txn)
+
+
+def assert_the_log_gives_the_state(world: World) -> None:
+    """I11: who reads the changelogs from the start has the same state and index."""
+    for owner in world.owners:
+        stores = MemoryStores()
+        taken = Owner(world, owner.task.partition, stores).task.parts.take_over.run(
+            owner.task.partition
+        )
+        assert owner.task.store is not None
+        live = dict(owner.task.store.scan(b"", b"\xff", 100_000))
+        restored = dict(taken.restored.store.scan(b"", b"\xff", 100_000))
+        assert {k: v for k, v in restored.items() if not k.startswith(META)} == {
+            k: v for k, v in live.items() if not k.startswith(META)
+        }
+
+
+def assert_bounded(world: World) -> None:
+    """I14, as far as a small world can show it: memory holds what is, not what was."""
+    for owner in world.owners:
+        figures = owner.figures()
+        open_now = sum(len(state.open) for state in world.states(owner))
+        assert all(len(s.open) <= limits.OPEN_EXECUTIONS_MAX for s in world.states(owner))
+        assert figures["cached_jobs"] <= Budget().most
+        assert figures["held"] <= open_now
+        assert figures["lapsed"] <= 2 * len(world.runs) + 10
+        assert figures["wheel_keys"] <= 40

@@ -57,7 +57,8 @@ def heartbeats() -> None:
 
 def _await_started(feeder: Feeder) -> None:
     """Every run has been reported as started: it takes longer than a second."""
-    started, until_s = set(), time.monotonic() + 60
+    started: set[str] = set()
+    until_s = time.monotonic() + 60
     while len(started) < LEASES:
         for batch in feeder.read(0.1):
             started |= {r.execution_id for r in batch.reports if r.kind == "started"}

@@ -56,10 +56,8 @@ def run(
     *,
     member: str | None,
     folder: str = "",
-    until_stdin_ends: bool = False,
 ) -> None:
-    """Run a processor until it is told to stop by SIGTERM, SIGINT or, with `until_stdin_ends`, by
-    the end of its standard input, which is the end of whoever started it.
+    """Run a processor until it is told to stop by SIGTERM or SIGINT.
 
     `kind` is what messages call it, `folder` where its stores are below the member's state.
     Raises `Refuse` with the reason when going on would break a promise, `Unavailable` when Kafka
@@ -86,8 +84,6 @@ def run(
     service.tune_process()
     service.guard(runner, clock, alarm)
     _stop_on_signals(kind, runner, log)
-    if until_stdin_ends:
-        threading.Thread(target=_await_end_of_stdin, args=(runner,), daemon=True).start()
     log.info(f"{kind}_started", cluster=cluster, state_dir=str(state_dir))
     try:
         runner.run()
@@ -166,10 +162,3 @@ def _bound_drain() -> None:
     timer = threading.Timer(limits.DRAIN_S, end)
     timer.daemon = True
     timer.start()
-
-
-def _await_end_of_stdin(runner: Runner) -> None:
-    while os.read(0, 4_096):
-        pass
-    _bound_drain()
-    runner.stop()

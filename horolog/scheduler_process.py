@@ -5,11 +5,6 @@ from horolog.settings import Settings
 from processors import service
 
 
-def run(
-    settings: Settings, bootstrap: str, *, member: str | None, until_stdin_ends: bool = False
-) -> None:
+def run(settings: Settings, bootstrap: str, *, member: str | None) -> None:
     """Run a scheduler until it is told to stop, as `processor_process.run` says."""
-    processor_process.run(
-        "scheduler", service.build, settings, bootstrap, member=member,
-        until_stdin_ends=until_stdin_ends,
-    )  # fmt: skip
+    processor_process.run("scheduler", service.build, settings, bootstrap, member=member)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from horolog.sdk_settings import Unsettled, find
+from horolog.sdk_settings import find
 
 OK, FAILURE, USAGE, UNAVAILABLE = 0, 1, 2, 6
 _EXIT_CODES: Final = "exit codes: 0 drained, 1 refused or failed, 2 usage, 6 no answer from Kafka"
@@ -53,8 +53,8 @@ def _run(arguments: Sequence[str]) -> int:
             processes=options.processes, drain_ms=round(options.drain_timeout * 1_000),
             register=options.register,
         )  # fmt: skip
-    except ValueError as error:  # Unsettled is one
-        return _tell(str(error), USAGE if not isinstance(error, Unsettled) else FAILURE)
+    except ValueError as error:
+        return _tell(str(error), USAGE)
     try:
         run_application(where, options.application, how)
     except CannotRegister as error:

@@ -5,12 +5,9 @@ from horolog.settings import Settings
 from processors import service
 
 
-def run(
-    settings: Settings, bootstrap: str, *, member: str | None, until_stdin_ends: bool = False
-) -> None:
+def run(settings: Settings, bootstrap: str, *, member: str | None) -> None:
     """Run a slots processor until it is told to stop, as `processor_process.run` says. It may have
     the name of a scheduler: their groups and folders are apart."""
     processor_process.run(
-        "slots", service.build_slots, settings, bootstrap, member=member, folder="slots",
-        until_stdin_ends=until_stdin_ends,
-    )  # fmt: skip
+        "slots", service.build_slots, settings, bootstrap, member=member, folder="slots"
+    )

@@ -14,11 +14,11 @@ class Hook(BuildHookInterface):  # type: ignore[type-arg]
         """Called by the build backend before it writes a distribution."""
         del version
         here = Path(self.root)
-        package = here / "horolog"
-        if not package.is_dir():
-            sys.path.insert(0, str(here))
-            from collect import collect
+        if (here / "horolog").is_dir():
+            return
+        sys.path.insert(0, str(here))
+        from collect import collect
 
-            package = here / "build" / "horolog"
-            collect(here.parent, package)
+        package = here / "build" / "horolog"
+        collect(here.parent, package)
         build_data["force_include"][str(package)] = "horolog"

@@ -6,7 +6,6 @@ parent says. Threads write results themselves: a result needs no other thread to
 
 import asyncio
 import contextlib
-import importlib
 import mmap
 import os
 import signal
@@ -21,8 +20,8 @@ from typing import Final
 
 import msgspec
 
+from .application import Unloadable, load
 from .handlers import (
-    Application,
     BadArguments,
     Context,
     Handler,
@@ -64,10 +63,6 @@ LEAVE_S: Final = 2.0
 """What users' modules do at exit gets this long."""
 
 
-class Unloadable(Exception):
-    """The user's application cannot be loaded, with the reason for people."""
-
-
 def main() -> None:
     """Serve the parent at the other end of the sockets named on the command line."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -92,29 +87,6 @@ def main() -> None:
     connection.sendall(frame([Ready(tuple(application.handlers), declared)]))
     child = Child(connection, memoryview(shared).cast("q"), application.handlers, hello.places)
     asyncio.run(child.serve(bodies[1:], frames))
-
-
-def load(application: str, path: tuple[str, ...] = ()) -> Application:
-    """The object that `module:name` means. Raises `Unloadable`."""
-    module_name, colon, name = application.partition(":")
-    if not colon or not module_name or not name:
-        raise Unloadable(f"{application!r}: write it as module:name, as in jobs:app")
-    sys.path[:0] = [folder for folder in path if folder not in sys.path]
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if f"{module_name}.".startswith(f"{error.name}."):
-            where = os.getcwd()
-            raise Unloadable(f"there is no module {module_name!r}, looked for in {where}") from None
-        raise
-    found = getattr(module, name, None)
-    if found is None:
-        raise Unloadable(f"module {module_name} has no {name!r}")
-    if not hasattr(found, "handlers") or not hasattr(found, "declared"):
-        kind = type(found).__name__
-        raise Unloadable(f"{application} is a {kind}, no App: `app = App()` makes one")
-    loaded: Application = found
-    return loaded
 
 
 class _Sleeper:

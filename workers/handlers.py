@@ -3,9 +3,9 @@
 import inspect
 import traceback
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -117,16 +117,6 @@ def tell(context: Context) -> None:
 def heard(context: Context) -> bool:
     """Whether the run asked after it was told to stop."""
     return context._heard
-
-
-class Application(Protocol):
-    """What a worker is started for: named handlers, and jobs declared beside them."""
-
-    @property
-    def handlers(self) -> Mapping[str, "Handler"]: ...
-
-    def declared(self) -> list[dict[str, Any]]:
-        """Jobs to register, as JSON: each has `job` and `definition`."""
 
 
 class BadHandler(TypeError):

@@ -12,7 +12,7 @@ from .ports import Acknowledged, Why
 
 class MemoryReportLog:
     """Meets `ReportLog` over a log in memory. While `away`, records wait; `come_back` lets them
-    in, `lose` fails them."""
+    in, `lose` fails them. While `mute`, they come in but nobody is told before `speak`."""
 
     def __init__(
         self, broker: MemoryBroker, clock: Clock, on_acknowledged: Callable[[Acknowledged], None]
@@ -21,7 +21,9 @@ class MemoryReportLog:
         self._clock = clock
         self._on_acknowledged = on_acknowledged
         self._waiting: list[tuple[Produced, int]] = []
+        self._unsaid: list[tuple[int, int]] = []
         self.away = False
+        self.mute = False
 
     def send(self, topic: str, partition: int, key: bytes, value: bytes, number: int) -> bool:
         self._waiting.append((Produced(topic, partition, key, value), number))
@@ -33,6 +35,13 @@ class MemoryReportLog:
         """The log answers again."""
         self.away = False
         self._append()
+
+    def speak(self) -> None:
+        """Tell what came in meanwhile."""
+        self.mute = False
+        unsaid, self._unsaid = self._unsaid, []
+        for number, appended_ms in unsaid:
+            self._tell(number, appended_ms)
 
     def lose(self) -> None:
         """What waits has waited too long."""
@@ -59,8 +68,13 @@ class MemoryReportLog:
                 failed = Acknowledged(number, self._clock.boottime_ms(), failed=str(error))
                 self._on_acknowledged(failed)
                 continue
-            heard_ms = self._clock.boottime_ms()
-            self._on_acknowledged(Acknowledged(number, heard_ms, appended_ms))
+            if self.mute:
+                self._unsaid.append((number, appended_ms))
+            else:
+                self._tell(number, appended_ms)
+
+    def _tell(self, number: int, appended_ms: int) -> None:
+        self._on_acknowledged(Acknowledged(number, self._clock.boottime_ms(), appended_ms))
 
 
 class MemoryExecutor:

@@ -24,8 +24,9 @@ def _demo(
         bool,
         typer.Option(
             "--check",
-            help="Run for about 45 s, kill the scheduler once on the way, and judge every fire: "
-            "one JSON line on stdout, exit code 0 only if none was early, lost or doubled.",
+            help="Run for about a minute, kill the scheduler and the workers once on the way, and "
+            "judge every tick: one JSON line on stdout, exit code 0 only if none was early, lost, "
+            "or doubled without a lost lease.",
         ),
     ] = False,
     keep: Annotated[
@@ -34,7 +35,7 @@ def _demo(
                      metavar="DIR"),
     ] = None,
 ) -> None:  # fmt: skip
-    """See jobs of every kind fire into a Kafka topic, until Ctrl-C.
+    """See jobs of every kind fire: records, HTTP calls and Python functions, until Ctrl-C.
 
     Runs everything in a folder and under a namespace of its own; nothing stays.
     """

@@ -42,9 +42,17 @@ current folder, that before the default. An unknown setting is an error.
 | partitions | `HOROLOG_PARTITIONS` | `partitions` | `12` |
 | data folder | `HOROLOG_DATA_DIR` | `data_dir` | `.horolog` |
 | tenant | `HOROLOG_TENANT` | `tenant` | `default` |
+| lease | `HOROLOG_LEASE_MS` | `lease_ms` | `60000`, the same on every scheduler and worker |
 | Kafka | `KAFKA_BOOTSTRAP_SERVERS`, then `HOROLOG_KAFKA__BOOTSTRAP` | `[kafka] bootstrap` | the \
 embedded one of the data folder |
 | client settings | `HOROLOG_KAFKA__CLIENT` (JSON) | `[kafka.client]` | none |
+| private networks that HTTP jobs may call | `HOROLOG_HTTP__ALLOWED_CIDRS` (with commas) | \
+`[http] allowed_cidrs` | none; any under `horolog up` |
+| plain http | `HOROLOG_HTTP__ALLOW_PLAIN_HTTP` | `[http] allow_plain_http` | `false`; `true` \
+under `horolog up` |
+
+`horolog up` allows HTTP jobs more only on a Kafka that this machine alone can reach, and only if \
+nothing is set. `horolog config show --origin` tells which source each value came from.
 
 What stands under `[kafka.client]` goes verbatim to every Kafka client, such as
 `"sasl.password" = "…"` (names in quotes), and is never shown or logged. `HOROLOG_CONFIG` names

@@ -18,15 +18,10 @@ Member = Annotated[
         "same after a restart.  [default: name of the host]",
     ),
 ]  # fmt: skip
-UntilStdinEnds = Annotated[bool, typer.Option(hidden=True)]
 
 
 @command(app, "scheduler")
-def scheduler(
-    settings: "Settings",
-    member: Member = None,
-    until_stdin_ends: UntilStdinEnds = False,
-) -> None:
+def scheduler(settings: "Settings", member: Member = None) -> None:
     """Run a scheduler until SIGTERM or Ctrl-C, which it answers within 10 seconds.
 
     It refuses to start on topics that are missing or wrong, and says why. Several schedulers share
@@ -34,17 +29,11 @@ def scheduler(
     """
     from horolog import scheduler_process
 
-    scheduler_process.run(
-        settings, bootstrap_of(settings), member=member, until_stdin_ends=until_stdin_ends
-    )
+    scheduler_process.run(settings, bootstrap_of(settings), member=member)
 
 
 @command(app, "slots")
-def slots(
-    settings: "Settings",
-    member: Member = None,
-    until_stdin_ends: UntilStdinEnds = False,
-) -> None:
+def slots(settings: "Settings", member: Member = None) -> None:
     """Run a slots processor, which shares the workers' places out between the schedulers.
 
     One is enough; several share the limits between them, and each needs a name of its own. While
@@ -52,6 +41,4 @@ def slots(
     """
     from horolog import slots_process
 
-    slots_process.run(
-        settings, bootstrap_of(settings), member=member, until_stdin_ends=until_stdin_ends
-    )
+    slots_process.run(settings, bootstrap_of(settings), member=member)

@@ -19,6 +19,8 @@ from .frame import (
 from .table import write_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from horolog.settings import Settings
     from streams.topics import Problem, Topic
 
@@ -29,15 +31,26 @@ CREATE_S = 10.0
 
 @command(app, "plan")
 def plan(settings: "Settings", output: Output = Format.TABLE) -> None:
-    """List what `apply` would create and what is wrong with topics that exist. Changes nothing."""
+    """List what `apply` would create and what is wrong with topics that exist. Changes nothing.
+
+    `keep`: as it should be; `differs`: kept as well, the difference may be meant; `wrong`: nothing
+    may start on it, and `apply` refuses. Exit code 1 if one is wrong.
+    """
     from processors.topology import topic_set
     from streams import admin
 
     found = admin.plan(client_config(settings), topic_set(settings.namespace, settings.partitions))
-    rows = [_topic(topic, "create") for topic in found.create]
-    rows += [_topic(topic, "keep") for topic in found.keep]
+    problems: dict[str, list[Problem]] = {}
+    for problem in found.problems:
+        problems.setdefault(problem.topic, []).append(problem)
+    rows = [_topic(topic, "create", problems.get(topic.name, [])) for topic in found.create]
+    rows += [_topic(topic, "keep", problems.get(topic.name, [])) for topic in found.keep]
     write_rows(rows, ("action", "topic", "partitions", "replicas", "cleanup"), output)
-    _tell(found.problems)
+    if output is Format.TABLE:
+        for problem in found.problems:
+            say(f"{'error' if problem.fatal else 'warning'}: {problem}")
+    if any(problem.fatal for problem in found.problems):
+        raise typer.Exit(FAILURE)
 
 
 @command(app, "apply")
@@ -65,17 +78,7 @@ def verify(settings: "Settings", output: Output = Format.TABLE) -> None:
     problems = admin.verify(
         client_config(settings), topic_set(settings.namespace, settings.partitions)
     )
-    rows = [
-        {
-            "topic": problem.topic,
-            "fatal": problem.fatal,
-            "what": problem.what,
-            "found": problem.found,
-            "expected": problem.expected,
-            "advice": problem.advice,
-        }
-        for problem in problems
-    ]
+    rows = [_problem(problem) for problem in problems]
     if rows or output is not Format.TABLE:
         write_rows(rows, ("topic", "fatal", "what", "found", "expected", "advice"), output)
     fatal = sum(problem.fatal for problem in problems)
@@ -117,7 +120,9 @@ def client_config(settings: "Settings") -> dict[str, str | int | float | bool]:
     return {**settings.kafka.client, "bootstrap.servers": bootstrap_of(settings)}
 
 
-def _topic(topic: "Topic", action: str) -> dict[str, Any]:
+def _topic(topic: "Topic", action: str, problems: "Sequence[Problem]") -> dict[str, Any]:
+    if problems:
+        action = "wrong" if any(problem.fatal for problem in problems) else "differs"
     return {
         "action": action,
         "topic": topic.name,
@@ -125,9 +130,16 @@ def _topic(topic: "Topic", action: str) -> dict[str, Any]:
         "replicas": topic.replicas,
         "cleanup": topic.settings["cleanup.policy"],
         "settings": dict(topic.settings),
+        "problems": [_problem(problem) for problem in problems],
     }
 
 
-def _tell(problems: "tuple[Problem, ...]") -> None:
-    for problem in problems:
-        say(f"{'error' if problem.fatal else 'warning'}: {problem}")
+def _problem(problem: "Problem") -> dict[str, Any]:
+    return {
+        "topic": problem.topic,
+        "fatal": problem.fatal,
+        "what": problem.what,
+        "found": problem.found,
+        "expected": problem.expected,
+        "advice": problem.advice,
+    }

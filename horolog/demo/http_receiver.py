@@ -6,6 +6,7 @@ answer. HTTP jobs call `/http`; the Python functions of the demonstration report
 ends when its standard input does.
 """
 
+import contextlib
 import os
 import sys
 import threading
@@ -68,10 +69,17 @@ class _Call(BaseHTTPRequestHandler):
             )
         )
         time.sleep(int(parse_qs(asked.query).get("hold_ms", ["0"])[0]) / 1_000)
-        self.send_response(200)
-        self.send_header("Content-Length", "2")
-        self.end_headers()
-        self.wfile.write(b"{}")
+        # Whoever called may have been killed meanwhile.
+        with contextlib.suppress(ConnectionError):
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+    def handle(self) -> None:
+        """Serve one connection, which may break at any time."""
+        with contextlib.suppress(ConnectionError):
+            super().handle()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 the name is theirs
         """Receipts say it all."""

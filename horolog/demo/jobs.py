@@ -18,7 +18,7 @@ Way = Literal["CLI", "Avro", "JSON"]
 TENANT: Final = "default"
 FLEETS: Final[Mapping[Kind, int]] = {"topic": 24, "http": 12, "worker": 12}
 """Jobs of a fleet, each of which fires every second."""
-HOLD_MS: Final = 300
+HOLD_MS: Final = 600
 """How long a call or run of every second job of a fleet takes: some are always under way."""
 CLI_S: Final = 60.0
 HANDLER: Final = "report"
@@ -44,6 +44,7 @@ class DemoJob(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind = "topic"
     payload: Any = None
     hold_ms: int = 0
+    fleet: bool = False
 
     def target(self, to: Addresses) -> dict[str, Any]:
         """The target as JSON has it."""
@@ -98,7 +99,7 @@ def _fleet(name: str, kind: Kind, way: Way) -> Iterable[DemoJob]:
         anchor = f"2026-01-01T00:00:00.{n * 1_000 // count:03d}Z"
         yield DemoJob(
             job=f"{name}-{n:02d}", kind=kind, way=way, payload={"n": n},
-            schedule={"every": "1s", "anchor": anchor}, hold_ms=HOLD_MS * (n % 2),
+            schedule={"every": "1s", "anchor": anchor}, hold_ms=HOLD_MS * (n % 2), fleet=True,
         )  # fmt: skip
 
 

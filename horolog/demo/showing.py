@@ -3,7 +3,7 @@
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,13 +11,17 @@ from horolog.settings import Settings
 from schemas.partition import job_key
 from schemas.units import format_instant
 
-from .jobs import TENANT, DemoJob, demo_jobs
-from .receipts import LATENESS_KEPT
+from .jobs import FLEETS, TENANT, DemoJob, demo_jobs
+from .receipts import LATENESS_KEPT, Kind
 from .stage import Stage, cli_hint
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+WHAT: Final[Mapping[Kind, str]] = {
+    "topic": "Kafka topic", "http": "HTTP call", "worker": "Python function"
+}  # fmt: skip
+RECEIVED: Final[Mapping[Kind, str]] = {"topic": "record", "http": "call", "worker": "run"}
 LIVE_EVERY_S: Final = 0.5
 LINE_EVERY_S: Final = 2.0
 
@@ -38,7 +42,7 @@ def show(
         else:
             _lines(stage, say, ended)
         say("ending …")
-    say(f"{len(stage.receipts)} fires were received. `horolog up` is the same, to stay.")
+    say(f"{len(stage.receipts)} receipts. `horolog up` is the same, to stay.")
 
 
 def _live(stage: Stage, jobs: tuple[DemoJob, ...], ended: threading.Event) -> None:
@@ -65,31 +69,37 @@ def _picture(stage: Stage, jobs: tuple[DemoJob, ...]) -> "RenderableType":
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("JOB", "SCHEDULE", "REGISTERED BY", "FIRES", "LAST TICK", "LATE BY"):
-        table.add_column(column, justify="right" if column in ("FIRES", "LATE BY") else "left")
-    fleet = [one for one in jobs if one.job.startswith("fleet-")]
+    for column in ("JOB", "SCHEDULE", "FIRES", "REGISTERED BY", "RECEIVED", "LAST TICK", "LATE BY"):
+        table.add_column(column, justify="right" if column in ("RECEIVED", "LATE BY") else "left")
     for one in jobs:
-        if one in fleet:
+        if one.fleet:
             continue
         count, last = stage.receipts.of(job_key(TENANT, one.job))
         tick = format_instant(last.scheduled_ms)[11:23] if last is not None else "-"
         late = f"{last.lateness_ms} ms" if last is not None else "-"
-        table.add_row(one.job, _schedule(one), one.way, str(count), tick, late)
-    fires = sum(stage.receipts.of(job_key(TENANT, one.job))[0] for one in fleet)
-    table.add_row(f"fleet of {len(fleet)}", "every 1s", "Avro", str(fires), "", "")
+        table.add_row(one.job, _schedule(one), WHAT[one.kind], one.way, str(count), tick, late)
+    for kind, count in FLEETS.items():
+        alike = [one for one in jobs if one.fleet and one.kind == kind]
+        received = sum(stage.receipts.of(job_key(TENANT, one.job))[0] for one in alike)
+        table.add_row(
+            f"fleet of {count}", "every 1s", WHAT[kind], alike[0].way, str(received), "", ""
+        )
     head = "\n".join([time.strftime("%H:%M:%S UTC", time.gmtime()), *_addresses(stage)])
     return Group(Text(head), Text(), table, Text(), Text(_summary(stage)))
 
 
 def _summary(stage: Stage) -> str:
-    scheduler = stage.installation.scheduler
+    installation, receipts = stage.installation, stage.receipts
+    scheduler = installation.scheduler
     state = f"scheduler {scheduler.pid}" if scheduler.pid is not None else "no scheduler"
-    restarts = f", started again {scheduler.restarts} times" if scheduler.restarts else ""
-    lateness = stage.receipts.lateness()
+    restarts = installation.restarts
+    again = f", {restarts} services were started again" if restarts else ""
+    lateness = receipts.lateness()
     late = ""
     if lateness is not None:
         late = f", the last {LATENESS_KEPT} late by p50 {lateness.p50} ms, p99 {lateness.p99} ms"
-    return f"{len(stage.receipts)} fires received{late}; {state}{restarts}"
+    counts = ", ".join(f"{receipts.of_kind(kind)} {what}s" for kind, what in RECEIVED.items())
+    return f"{counts}{late}; {state}{again}"
 
 
 def _addresses(stage: Stage) -> list[str]:
@@ -100,6 +110,7 @@ def _addresses(stage: Stage) -> list[str]:
         f"  data    {stage.data_dir}",
         f"  try     {cli_hint(stage)}",
         f"  or      kill -9 {installation.scheduler.pid}  (the scheduler; it comes back)",
+        f"  or      kill -9 {stage.python_worker.pid}  (the Python worker; its runs are repeated)",
         "  Ctrl-C  ends everything",
     ]
 

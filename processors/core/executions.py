@@ -222,12 +222,13 @@ def outlives_its_job(state: JobState, execution: OpenExecution) -> bool:
 
 
 def is_held(state: JobState, execution: OpenExecution) -> bool:
-    """Whether a pause holds it while it has no lease. What was triggered since then goes on."""
+    """Whether a pause holds it while it has no lease. What was triggered since then goes on: a
+    trigger is due when it was appended, as the pause was."""
     if state.status != "PAUSED":
         return False
     triggered = execution.occurrence[_TRIGGER_AT] == "~m"
     since_ms = state.hold.since_ms if state.hold is not None else 0
-    return not (triggered and execution.claimed_at >= since_ms)
+    return not (triggered and execution.due_at >= since_ms)
 
 
 _TRIGGER_AT: Final = slice(-10, -8)

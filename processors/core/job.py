@@ -407,7 +407,8 @@ def _new_life(stub: JobState | None, txn: int) -> JobState:
     if stub is None:
         return JobState(txn=txn, life=txn, version=0, sequence=0, status="ACTIVE")
     return JobState(
-        txn=txn, life=txn, version=stub.version, sequence=stub.sequence, status="ACTIVE",
+        txn=txn, version=stub.version, sequence=stub.sequence, status="ACTIVE",
+        life=max(txn, stub.life + 1),  # it may have been created and deleted in this transaction
         cursor_ms=stub.cursor_ms, cursor_local=stub.cursor_local, ids=stub.ids, open=stub.open,
     )  # fmt: skip
 

@@ -25,6 +25,7 @@ from schemas.commands import JobSpec, PutJob, ScheduleSpec, TopicTargetSpec
 from schemas.replies import Accepted
 from streams import admin
 from streams.kafka import KafkaLog
+from streams.ports import Produced
 from streams.topics import TopicSet, TopicSpec
 
 PARTITIONS = 3
@@ -132,7 +133,7 @@ def test_a_job_is_put_shown_listed_and_fires(here: Here) -> None:
     assert job["next_runs"][0]["zone"] == "UTC"
 
     (row,) = [row for row in here.ask("job", "list") if row["job"] == "every"]
-    assert (row["state"], row["topic"]) == ("ACTIVE", here.topic)
+    assert (row["state"], row["target"]) == ("ACTIVE", f"topic {here.topic}")
     assert "every 1s" in here.run("job", "list").stdout
     assert here.ask("job", "list", "--tenant", "nobody") == []
 
@@ -211,6 +212,92 @@ def test_an_unknown_job_is_not_found(here: Here, verb: str) -> None:
     assert "default/nobody" in told["message"]
 
 
+def queued(here: Here, job: str, *target: str) -> dict[str, Any]:
+    """A job whose runs nobody takes, and its execution that waits."""
+    here.ask("job", "put", job, "--now", *target)
+    (row,) = executions(here, job, 1, "--state", "queued")
+    return row
+
+
+def test_an_execution_that_waits_is_shown_and_can_be_cancelled(here: Here) -> None:
+    row = queued(here, "waits", "--worker", "nobody")
+    assert (row["pool"], row["handler"], row["delivery"]) == ("default", "nobody", 0)
+    job = here.ask("job", "get", "waits")
+    assert job["target"] == {"worker": {"handler": "nobody", "pool": "default"}}
+    assert [one["execution_id"] for one in job["open"]] == [row["execution_id"]]
+    assert (job["open"][0]["state"], job["open"][0]["lease_until"]) == ("QUEUED", None)
+
+    told = here.run("execution", "cancel", row["execution_id"], "--note", "too late")
+    assert told.stdout == f"{row['execution_id']} cancelled\n"
+    found = here.ask("execution", "get", row["execution_id"])
+    assert (found["state"], found["detail"], found["result"]) == ("CANCELLED", "too late", None)
+    assert [event["state"] for event in found["events"]] == ["QUEUED", "CANCELLED"]
+    assert here.ask("job", "get", "waits")["open"] == []
+    people = here.run("execution", "get", row["execution_id"]).stdout
+    assert "CANCELLED: too late" in people.splitlines()[-1]
+
+    # The occurrence key is as good as the execution id.
+    occurrence = row["execution_id"].rpartition(":")[0]
+    assert here.ask("execution", "get", occurrence)["execution_id"] == row["execution_id"]
+    code, refused = here.refused("execution", "cancel", row["execution_id"])
+    assert (code, refused["kind"]) == (3, "not_found")
+
+
+def test_an_http_target_is_shown_with_its_defaults(here: Here) -> None:
+    url = "https://example.org/hook"
+    put = here.run("job", "put", "calls", "--every", "1h", "--http", url, "--header", "X-A: b")
+    assert "X-Deduplication-Key" in put.stderr, "who is called more than once must hear of it"
+    assert here.ask("job", "get", "calls")["target"] == {
+        "http": {
+            "method": "POST", "url": url, "headers": {"X-A": "b"}, "timeout": "30s",
+            "completion": "response", "pool": "http",
+        }
+    }  # fmt: skip
+    assert f"http POST {url}" in here.run("job", "list").stdout
+
+
+def test_an_unknown_execution_is_not_found(here: Here) -> None:
+    for verb in ("get", "cancel"):
+        code, told = here.refused("execution", verb, "default/no:2026-03-29T01:30:00.000Z:1")
+        assert (code, told["kind"]) == (3, "not_found")
+
+
+def test_doctor_names_what_is_missing_and_what_is_well(here: Here) -> None:
+    queued(here, "ill", "--worker", "nobody")
+    done = here.run("doctor", "-o", "json")
+    assert done.exit_code == 1, "executions wait, and there is neither slots processor nor worker"
+    found = {one["check"]: one for one in json.loads(done.stdout)}
+    states = {name: one["state"] for name, one in found.items()}
+    assert states == {
+        "broker": "ok", "kafka release": "ok", "topics": "ok", "clock": "ok", "scheduler": "ok",
+        "slots": "wrong", "workers of default": "wrong", "workers of http": "warning",
+        "quarantine": "ok",
+    }  # fmt: skip
+    assert found["scheduler"]["told"] == f"all {PARTITIONS} partitions are owned, by one"
+    assert "`horolog run slots`" in found["slots"]["hint"]
+    here.ask("job", "delete", "ill")
+
+
+def test_doctor_tells_of_a_record_that_was_set_aside(here: Here) -> None:
+    outbox = KafkaLog(here.bootstrap).outbox("test")
+    outbox.send([Produced(f"{here.namespace}.commands", 0, b"x", b"\xffnonsense")])
+    assert outbox.flush(10)
+    outbox.close()
+    give_up_s = time.monotonic() + SETTLED_S
+    told = ""
+    while "1 record could not be used" not in told:
+        assert time.monotonic() < give_up_s, told
+        told = here.run("doctor").stdout
+    assert "warning  quarantine: " in told
+
+
+def test_doctor_stops_at_topics_that_are_missing(broker: str, tmp_path: Path) -> None:
+    done = Here(broker, tmp_path).run("doctor", "-o", "json")
+    assert done.exit_code == 1
+    last = json.loads(done.stdout)[-1]
+    assert (last["check"], last["state"]) == ("topics", "wrong")
+
+
 def test_a_refusal_names_every_wrong_field(here: Here) -> None:
     definition = {
         "schedules": [{"cron": "99 * * * *", "timezone": "Europe/Lodnon"}],
@@ -267,6 +354,11 @@ def test_topics_are_planned_made_and_verified(broker: str, tmp_path: Path) -> No
     refused = fresh.run_alone("run", "scheduler")
     assert refused.returncode == 1
     assert "the number of partitions is 3, expected 4" in refused.stderr
+    planned = fresh.run("topics", "plan", "-o", "json")
+    assert planned.exit_code == 1
+    rows = {row["topic"].rpartition(".")[2]: row for row in json.loads(planned.stdout)}
+    assert (rows["commands"]["action"], rows["replies"]["action"]) == ("wrong", "keep")
+    assert rows["commands"]["problems"][0]["what"] == "the number of partitions"
 
 
 def test_a_topic_of_ones_own_is_created_once_and_never_under_our_names(here: Here) -> None:

@@ -53,7 +53,7 @@ def client(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cl
         "kafka": {"bootstrap": broker},
     })  # fmt: skip
     clean = {k: v for k, v in os.environ.items() if not k.startswith("HOROLOG_")}
-    with Installation(settings, lambda line: None) as running:
+    with Installation(settings, print) as running:
         running.start()
         worker = subprocess.Popen(
             [sys.executable, "-m", "horolog", "worker", "jobs:app"], cwd=folder,

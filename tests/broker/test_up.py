@@ -44,11 +44,15 @@ class Up:
         while text not in self._lines.get(timeout=LINE_S):
             pass
 
-    def scheduler(self) -> int:
-        """Process number of the child."""
+    def services(self) -> dict[str, int]:
+        """Process number of each child, by what it runs."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
-        (child,) = children.split()
-        return int(child)
+        found = {}
+        for child in children.split():
+            words = Path(f"/proc/{child}/cmdline").read_bytes().decode().split("\0")
+            if "horolog.attended" in words:
+                found[words[words.index("run") + 1]] = int(child)
+        return found
 
     def close(self) -> None:
         self.process.kill()
@@ -63,33 +67,53 @@ def up(broker: str, tmp_path: Path) -> "Up":
     return Up(broker, tmp_path)
 
 
-def test_up_restarts_a_scheduler_that_died_and_ends_everything_on_ctrl_c(up: Up) -> None:
+SERVICES = ("scheduler", "slots", "worker")
+
+
+@pytest.mark.parametrize(
+    ("service", "called", "again"),
+    [
+        ("scheduler", "the scheduler", "scheduler_started"),
+        ("worker", "the HTTP worker", "of pool http has"),
+    ],
+)
+def test_up_restarts_a_service_that_died_and_ends_everything_on_ctrl_c(
+    up: Up, service: str, called: str, again: str
+) -> None:
     try:
         up.wait_for("Ctrl-C ends everything")
-        first = up.scheduler()
-        os.kill(first, signal.SIGKILL)
-        up.wait_for("the scheduler ended (killed by SIGKILL)")
-        up.wait_for("scheduler_started")
-        second = up.scheduler()
-        assert second != first
+        first = up.services()
+        assert set(first) == set(SERVICES)
+        os.kill(first[service], signal.SIGKILL)
+        up.wait_for(f"{called} ended (killed by SIGKILL)")
+        up.wait_for(again)
+        second = up.services()
+        assert [name for name in SERVICES if second[name] != first[name]] == [service]
         up.process.send_signal(signal.SIGINT)
-        assert up.process.wait(30) == 0
-        assert not Path(f"/proc/{second}").exists()
+        assert up.process.wait(60) == 0
+        assert not [pid for pid in second.values() if Path(f"/proc/{pid}").exists()]
         # The Kafka was there before and is left alone; no other was started.
         assert not is_running(up.folder / "broker")
     finally:
         up.close()
 
 
-def test_a_scheduler_ends_when_up_dies_without_a_word(up: Up) -> None:
+def test_every_service_ends_when_up_dies_without_a_word(up: Up) -> None:
     try:
         up.wait_for("Ctrl-C ends everything")
-        scheduler = up.scheduler()
+        services = up.services()
         up.process.kill()
         up.process.wait()
-        give_up_s = time.monotonic() + 30
-        while Path(f"/proc/{scheduler}").exists():
-            assert time.monotonic() < give_up_s, "the scheduler outlived `horolog up`"
+        give_up_s = time.monotonic() + 60
+        while alive := [name for name, pid in services.items() if Path(f"/proc/{pid}").exists()]:
+            assert time.monotonic() < give_up_s, f"{alive} outlived `horolog up`"
             time.sleep(0.05)
+    finally:
+        up.close()
+
+
+def test_up_says_once_that_http_jobs_may_call_anything_where_it_allows_that(up: Up) -> None:
+    try:
+        up.wait_for("HTTP jobs may call private addresses and plain http")
     finally:
         up.close()

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from horolog.broker import server
 from schemas.bindings import REPORT_BATCH, WORK_BATCH, WORKER_OFFER
 from schemas.leases import HttpCall, Report, WorkBatch, WorkItem
 from schemas.slots import WorkerOffer
@@ -319,6 +320,42 @@ def test_the_http_worker_calls_targets(here: Here) -> None:
     assert (report.state, report.reason, report.retry) == ("FAILED", "connection", True)
     process.terminate()
     assert process.wait(20) == 0
+
+
+def test_while_the_log_is_away_nothing_starts_and_afterwards_nothing_is_lost(
+    own_broker: Path, tmp_path: Path
+) -> None:
+    started = server.start(own_broker, log=print)
+    here = Here(started.bootstrap, tmp_path)
+    try:
+        scheduler, process = here.start("--concurrency", "1", lease_ms=3_000)
+        release, told = tmp_path / "release", tmp_path / "told"
+        scheduler.send(
+            scheduler.item("finishes", "until-file", payload={"file": str(release)}),
+        )
+        scheduler.await_report("finishes", "started")
+        server.stop(own_broker)
+        # Its result finds no log; its lease runs out; the place is free.
+        release.touch()
+        time.sleep(4)
+        assert process.poll() is None
+        server.start(own_broker, log=print)
+        assert scheduler.await_report("finishes", "outcome").state == "SUCCEEDED"
+        scheduler.send(scheduler.item("next", "until-told", payload={"file": str(told)}))
+        scheduler.await_report("next", "started")
+        server.stop(own_broker)
+        scheduler_away_s = time.monotonic()
+        while not told.exists():
+            assert time.monotonic() - scheduler_away_s < SETTLED_S, "the run is told in time"
+            time.sleep(0.05)
+        server.start(own_broker, log=print)
+        assert scheduler.await_report("next", "returned").reason == "lease"
+        process.terminate()
+        assert process.wait(30) == 0
+    finally:
+        for process in here.processes:
+            process.kill()
+            process.wait(20)
 
 
 def _alive(pid: int) -> bool:

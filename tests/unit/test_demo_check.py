@@ -39,9 +39,9 @@ def fired(n: int, **changes: Any) -> ExecutionFired:
 
 def receipt(event: ExecutionFired, **changes: Any) -> Receipt:
     values: dict[str, Any] = {
-        "execution_id": event.execution_id, "occurrence": event.execution_id.rpartition(":")[0],
-        "subject": KEY, "scheduled_ms": event.scheduled_at, "received_ms": event.claimed_at + 3,
-        "partition": 0, "offset": event.sequence,
+        "kind": "topic", "execution_id": event.execution_id,
+        "occurrence": event.execution_id.rpartition(":")[0], "subject": KEY,
+        "scheduled_ms": event.scheduled_at, "received_ms": event.claimed_at + 3,
     }  # fmt: skip
     return Receipt(**(values | changes))
 
@@ -66,7 +66,7 @@ def verdict(
     spans: tuple[Span, ...] = (span(),),
     fires_min: int = 1,
 ) -> Verdict:
-    return judge(spans, fires, gaps, receipts, fires_min=fires_min)
+    return judge(spans, fires, [], gaps, receipts, wanted={"topic": fires_min})
 
 
 def kinds(found: Verdict) -> dict[str, int]:
@@ -175,7 +175,7 @@ def test_too_few_fires_say_nothing_so_the_check_fails() -> None:
     found = verdict(fires_min=11)
     assert not found.ok
     assert kinds(found) == {}
-    assert found.findings == ("short: 10 fires, at least 11 were wanted",)
+    assert found.findings == ("short: 10 of topic, at least 11 were wanted",)
 
 
 def test_a_tick_after_the_pause_was_appended_may_have_been_decided_before_it_or_not() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from projections.reading import LogReading
 from streams.memory import ManualClock, MemoryBroker, MemoryLog
-from streams.ports import Produced
+from streams.ports import Produced, Record
 
 PARTITIONS = 3
 
@@ -53,13 +53,13 @@ class Written:
         return self.folded
 
     def tail(self, records: int, wanted: int) -> list[str | None]:
-        """Values of the newest records of topic one, until `wanted` are there."""
-        self.folded = []
+        """Values of the newest records of topic one, until each partition has `wanted`."""
+        found: list[Record] = []
         self.reading.tail(
-            "one", range(PARTITIONS), self.fold, records=records,
-            enough=lambda: len(self.folded) >= wanted,
+            "one", range(PARTITIONS), found.append, records=records,
+            enough=lambda p: sum(record.partition == p for record in found) >= wanted,
         )  # fmt: skip
-        return [value for _, _, value in self.folded]
+        return [record.value.decode() if record.value else None for record in found]
 
 
 @pytest.fixture
@@ -122,6 +122,15 @@ def test_a_tail_begins_with_the_newest_and_goes_back_as_far_as_needed(written: W
     assert len(more) >= 60
     assert len(set(more)) == len(more)
     assert set(written.tail(records=10, wanted=1_000)) == {str(n) for n in range(100)}
+
+
+def test_a_partition_that_has_given_enough_is_not_read_further(written: Written) -> None:
+    for n in range(100):
+        written.write(("one", 0, f"k{n}", f"dense {n}"))
+    written.write(("one", 1, "k", "sparse"))
+    found = written.tail(records=10, wanted=2)
+    assert "sparse" in found
+    assert len(found) < 20
 
 
 def test_a_tail_of_nothing_is_nothing(written: Written) -> None:

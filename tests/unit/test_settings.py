@@ -95,6 +95,41 @@ def test_all_wrong_settings_are_named_with_their_origin_and_what_was_meant(
     assert len(found) == 5
 
 
+@pytest.mark.parametrize("text", ["10.0.0.0/8, ::1/128", '["10.0.0.0/8", "::1/128"]'])
+def test_networks_are_a_list_in_json_or_with_commas(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("HOROLOG_HTTP__ALLOWED_CIDRS", text)
+    monkeypatch.setenv("HOROLOG_HTTP__ALLOW_PLAIN_HTTP", "true")
+    http = load().http
+    assert (http.allowed_cidrs, http.allow_plain_http) == (("10.0.0.0/8", "::1/128"), True)
+
+
+def test_nothing_private_is_allowed_unless_it_is_named() -> None:
+    http = load().http
+    assert (http.allowed_cidrs, http.allow_plain_http) == ((), False)
+
+
+@pytest.mark.parametrize("text", ["10.0.0.0/99", "everything", "[1"])
+def test_what_is_no_network_is_refused_with_its_origin(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("HOROLOG_HTTP__ALLOWED_CIDRS", text)
+    ((message, _),) = problems_of().values()
+    assert "(environment: HOROLOG_HTTP__ALLOWED_CIDRS)" in message
+
+
+def test_a_lease_is_a_minute_unless_set_and_neither_too_short_nor_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert load().lease_ms == 60_000
+    write("lease_ms = 2000")
+    assert load().lease_ms == 2_000
+    for wrong in ("1999", "600001"):
+        monkeypatch.setenv("HOROLOG_LEASE_MS", wrong)
+        assert "lease_ms" in problems_of()
+
+
 def test_variables_that_belong_to_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOROLOG_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("HOROLOG_PORT", "tcp://10.0.0.1:80")

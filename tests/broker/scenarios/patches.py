@@ -80,3 +80,31 @@ def stop_after_some_fires() -> None:
         return commit(self, timeout_s)
 
     producer.KafkaTransactionalProducer.commit = killing  # type: ignore[method-assign]
+
+
+def stop_after_a_trigger() -> None:
+    """Kills itself once a transaction with a fire is acknowledged."""
+    commit = producer.KafkaTransactionalProducer.commit
+
+    def killing(self: Any, timeout_s: float) -> Any:
+        delivered = commit(self, timeout_s)
+        if any(record.headers for record in self._batch):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return delivered
+
+    producer.KafkaTransactionalProducer.commit = killing  # type: ignore[method-assign]
+
+
+def stop_before_the_mark_of_a_trigger() -> None:
+    """Kills itself in a transaction with a fire, once all but its mark is in the log."""
+    hand_over = producer.KafkaTransactionalProducer._hand_over
+
+    def killing(self: Any, batch: Any) -> None:
+        if not any(record.headers for record in batch):
+            hand_over(self, batch)
+            return
+        hand_over(self, batch[:-1])
+        self._client.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    producer.KafkaTransactionalProducer._hand_over = killing  # type: ignore[method-assign]

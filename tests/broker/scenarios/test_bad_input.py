@@ -1,4 +1,4 @@
-"""What is wrong is refused over Kafka, with all its problems, in both forms; nothing stays of it."""
+"""What is wrong is refused over Kafka, with all its problems; nothing stays of it."""
 
 import copy
 import json

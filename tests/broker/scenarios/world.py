@@ -173,7 +173,7 @@ class World:
         self._tails: list[Tail] = []
         self._whole: dict[str, Tail] = {}
         self._client: KafkaClient | None = None
-        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "log_level": 0})
         folder.mkdir(parents=True, exist_ok=True)
         self.apply_topics()
 
@@ -272,6 +272,14 @@ class World:
         if topic not in self._whole:
             self._whole[topic] = self.tail(topic)
         return self._whole[topic].refresh()
+
+    def look_again(self) -> None:
+        """Read everything anew: what stood in the log may have been changed by hand."""
+        self._offsets = self.log.offsets()
+        self._whole.clear()
+        if self._client is not None:
+            self._client.close()
+            self._client = None
 
     # --- commands --------------------------------------------------------------------------------
 

@@ -157,6 +157,89 @@ def test_cron_next_says_what_is_wrong(arguments: tuple[str, ...], code: int, sai
     assert said in done.stderr
 
 
+def test_cron_explain_says_in_words_when_an_expression_fires() -> None:
+    done = run("cron", "explain", "*/5 9-17 * * 1-5", "--timezone", "Europe/Paris", "-o", "json")
+    told = json.loads(done.stdout)
+    assert told == {
+        "cron": "*/5 9-17 * * 1-5", "notes": [],
+        "fires": "every 5 minutes from 09:00 to 17:59 on Monday to Friday (Europe/Paris)",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("dialect", "foreign", "ours"),
+    [("quartz", "0 0 9 ? * 2", "0 9 * * MON"), ("aws", "cron(0 9 ? * 2#1 *)", "0 9 * * MON#1")],
+)
+def test_cron_explain_reads_other_programs_expressions_and_writes_them_in_ours(
+    dialect: str, foreign: str, ours: str
+) -> None:
+    done = run("cron", "explain", foreign, "--dialect", dialect, "-o", "json")
+    told = json.loads(done.stdout)
+    assert told["cron"] == ours
+    assert "counts from 1 = Sunday" in told["notes"][0]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("99 * * * *",), ("* * * * *", "--timezone", "Europe/Lodnon"),
+        ("0 0 9 1 * 2", "--dialect", "quartz"),
+    ],
+)  # fmt: skip
+def test_cron_explain_says_what_is_wrong(arguments: tuple[str, ...]) -> None:
+    done = run("cron", "explain", *arguments)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "error: the expression cannot be read" in done.stderr
+
+
+def test_config_show_says_what_counts_and_where_it_comes_from_but_no_secret(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Path("horolog.toml").write_text('tenant = "t"\n[kafka.client]\n"sasl.password" = "s3cret"')
+    monkeypatch.setenv("HOROLOG_LEASE_MS", "3000")
+    arguments = ("config", "show", "--origin", "--namespace", "ns")
+    done = run(*arguments, "-o", "json")
+    told = {one["setting"]: (one["value"], one["origin"]) for one in json.loads(done.stdout)}
+    assert told["namespace"] == ("ns", "flag")
+    assert told["lease_ms"] == (3_000, "environment: HOROLOG_LEASE_MS")
+    assert told["tenant"] == ("t", "file: horolog.toml")
+    assert told["kafka.client.sasl.password"] == ("***", "file: horolog.toml")
+    assert told["partitions"] == (12, "default")
+    people = run(*arguments).stdout
+    assert "s3cret" not in done.stdout + people
+    assert people.splitlines()[0].split() == ["SETTING", "VALUE", "ORIGIN"]
+    assert "ORIGIN" not in run("config", "show").stdout
+
+
+def test_doctor_stops_where_there_is_nothing_more_to_look_at(tmp_path: Path) -> None:
+    done = run("doctor", "--data", str(tmp_path), "-o", "json")
+    assert done.exit_code == 1
+    *tools, broker = json.loads(done.stdout)
+    assert (broker["check"], broker["state"]) == ("broker", "wrong")
+    assert broker["hint"].startswith("`horolog up`")
+    assert {one["check"] for one in tools} <= {"java", "maven"}
+
+
+def test_doctor_does_not_look_for_java_where_a_kafka_is_named() -> None:
+    done = run("doctor", "--bootstrap", "127.0.0.1:1")
+    assert done.exit_code == 1
+    (line,) = done.stdout.splitlines()
+    assert line.startswith("wrong    broker: Kafka at 127.0.0.1:1 does not answer")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("execution", "get", "nonsense"), ("execution", "cancel", "default/job"),
+        ("execution", "list", "--state", "asleep"),
+    ],
+)  # fmt: skip
+def test_what_is_no_execution_id_or_state_is_a_usage_error(arguments: tuple[str, ...]) -> None:
+    done = run(*arguments)
+    assert (done.exit_code, done.stdout) == (USAGE, "")
+    assert "hint:" in done.stderr
+
+
 def test_a_failure_is_lines_for_people_or_one_json_object(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -35,6 +35,45 @@ def test_every_option_finds_its_place() -> None:
     read_definition(definition)
 
 
+@pytest.mark.parametrize(
+    ("options", "target"),
+    [
+        ({"topic": "t", "header": ["X-Region: eu"]},
+         {"topic": {"name": "t", "headers": {"X-Region": "eu"}}}),
+        ({"http": "https://x.example/", "method": "PUT", "timeout": "5s", "header": ["A:b:c"]},
+         {"http": {"url": "https://x.example/", "method": "PUT", "timeout": "5s",
+                   "headers": {"A": "b:c"}}}),
+        ({"worker": "close-day", "pool": "default"},
+         {"worker": {"handler": "close-day", "pool": "default"}}),
+    ],
+)  # fmt: skip
+def test_every_kind_of_target_has_its_options(
+    options: dict[str, Any], target: dict[str, Any]
+) -> None:
+    definition = from_options(Written(now=True, **options))
+    assert definition["target"] == target
+    read_definition(definition)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "no target is given"),
+        ({"topic": "t", "http": "https://x"}, "--topic and --http are both given"),
+        ({"topic": "t", "method": "PUT"}, "--method does not go with --topic"),
+        ({"worker": "h", "header": ["A: b"]}, "--header does not go with --worker"),
+        ({"http": "https://x", "key": "k"}, "--key does not go with --http"),
+        ({"http": "https://x", "header": ["nothing"]}, "has no name and value"),
+    ],
+)
+def test_options_of_another_target_are_refused_with_what_would_go(
+    options: dict[str, Any], said: str
+) -> None:
+    failure = usage_error(Written(now=True, **options))
+    assert said in failure.message
+    assert failure.hint
+
+
 def test_repeated_options_make_several_schedules() -> None:
     options = written(cron=["* * * * *"], every=["10s", "1h"], in_=["5m"], at=["2030-01-01T00:00Z"])
     assert from_options(options)["schedules"] == [

@@ -6,8 +6,18 @@ from typing import Any
 import pytest
 
 from horolog.cli.shown import job_document, job_lines, job_row, next_runs, schedule_text
+from horolog.cli.shown_executions import result_form
 from projections.jobs import JobView
-from schemas.state import Hold, JobDefinition, JobState, Schedule, TopicTarget
+from schemas.state import (
+    Hold,
+    HttpTarget,
+    JobDefinition,
+    JobState,
+    OpenExecution,
+    Schedule,
+    TopicTarget,
+    WorkerTarget,
+)
 
 AT = 1_800_000_000_000  # 2027-01-15T08:00:00Z
 HOURLY = Schedule(kind="every", every_ms=3_600_000, anchor_ms=AT, written='{"every":"1h"}')
@@ -92,4 +102,72 @@ def test_a_payload_is_json_where_it_can_be_and_else_base64() -> None:
 def test_a_key_of_the_target_is_shown() -> None:
     document = job_document(view(topic=TopicTarget(name="x", key="ä".encode())))
     assert document["target"]["topic"]["key"] == "ä"
-    assert job_lines(document)["target"] == "topic x, key ä, outcome none"
+    assert job_lines(document)["target"] == ["topic x, key ä, outcome none"]
+
+
+def test_every_kind_of_target_is_shown_with_its_defaults_and_in_a_line() -> None:
+    http = HttpTarget(url="https://x.example/", headers={"X-Region": "eu"})
+    found = view(topic=None, http=http)
+    assert job_document(found)["target"] == {
+        "http": {
+            "method": "POST", "url": "https://x.example/", "headers": {"X-Region": "eu"},
+            "timeout": "30s", "completion": "response", "pool": "http",
+        }
+    }  # fmt: skip
+    assert job_lines(job_document(found))["target"] == [
+        "http POST https://x.example/, within 30s, pool http", "X-Region: eu",
+    ]  # fmt: skip
+    assert job_row(found)["target"] == "http POST https://x.example/"
+    found = view(topic=None, worker=WorkerTarget(handler="close-day"))
+    assert job_document(found)["target"] == {"worker": {"handler": "close-day", "pool": "default"}}
+    assert job_lines(job_document(found))["target"] == ["worker close-day, pool default"]
+
+
+def open_execution(**changes: Any) -> OpenExecution:
+    values: dict[str, Any] = {
+        "ordinal": 0, "occurrence": "t/j:x", "attempt": 1, "delivery": 2, "lost": 1,
+        "scheduled_at": AT, "due_at": AT, "claimed_at": AT, "version": 1, "state": "RUNNING",
+        "pool": "default", "handler": "h", "worker": "w-1", "lease_until": AT + 60_000,
+    }  # fmt: skip
+    return OpenExecution(**(values | changes))
+
+
+def test_what_is_open_is_shown_with_its_worker_and_the_end_of_its_lease() -> None:
+    found = view(state={"open": (open_execution(),)})
+    (form,) = job_document(found)["open"]
+    assert (form["execution_id"], form["state"], form["worker"]) == ("t/j:x:1", "RUNNING", "w-1")
+    assert (form["delivery"], form["lease_until"]) == (2, "2027-01-15T08:01:00.000Z")
+    assert job_lines(job_document(found))["open"] == [
+        "t/j:x:1  RUNNING, delivery 2 at w-1 until 2027-01-15T08:01:00.000Z, 1 leases lost"
+    ]
+    assert job_row(found)["open"] == 1
+
+
+def test_what_was_decided_and_has_not_let_go_is_shown_as_decided() -> None:
+    closing = open_execution(state="CLOSING", reason="CANCELLED", lost=0)
+    (form,) = job_document(view(state={"open": (closing,)}))["open"]
+    assert (form["state"], form["reason"], form["closing"]) == ("CANCELLED", "", True)
+    (line,) = job_lines(job_document(view(state={"open": (closing,)})))["open"]
+    assert line.endswith("CANCELLED, delivery 2 at w-1 until 2027-01-15T08:01:00.000Z, "
+                         "which has not let go yet")  # fmt: skip
+
+
+def test_what_waits_says_for_what() -> None:
+    waits = open_execution(
+        state="PENDING", reason="paused", worker="", lease_until=0, delivery=0, lost=0
+    )
+    (line,) = job_lines(job_document(view(state={"open": (waits,)})))["open"]
+    assert line == "t/j:x:1  PENDING(paused)"
+
+
+@pytest.mark.parametrize(
+    ("result", "form"),
+    [
+        (b"", {"result": None}),
+        (b'{"a":1}', {"result": {"a": 1}}),
+        (b"plain", {"result_text": "plain"}),
+        (b"\xff", {"result_base64": "/w=="}),
+    ],
+)
+def test_a_result_is_shown_as_what_it_is(result: bytes, form: dict[str, Any]) -> None:
+    assert result_form(result) == form

@@ -206,6 +206,13 @@ def test_changes_are_said_at_most_every_20_ms_while_places_are_missing() -> None
     assert said(places, NOW + SAY_MS, {"a": 6}).wanted == {"a": 6}
 
 
+def test_that_nothing_is_missing_any_more_is_said_within_20_ms() -> None:
+    places = restored()
+    places.granted(grant(1, w1=1))
+    said(places, NOW, {"a": 5})
+    assert said(places, NOW + SAY_MS).wanted == {}
+
+
 def test_changes_are_said_less_often_while_there_are_places_enough() -> None:
     places = restored()
     places.granted(grant(1, w1=9))

@@ -349,9 +349,10 @@ def test_what_was_triggered_while_paused_does_not_wait_for_the_resume(
     since = NOW - 2
     cases = [("~m0123abcd", since, "QUEUED"), ("~m0123abcd", since - 1, "PENDING"),
              ("", since, "PENDING")]  # fmt: skip
-    for suffix, claimed_at, expected in cases:
+    for suffix, due_at, expected in cases:
+        # When it was claimed says nothing: the pause may have been appended by then.
         execution = msgspec.structs.replace(
-            RUNNING, occurrence=OCCURRENCE + suffix, claimed_at=claimed_at
+            RUNNING, occurrence=OCCURRENCE + suffix, due_at=due_at, claimed_at=NOW
         )
         state = state_of(execution, status="PAUSED")
         moved = (

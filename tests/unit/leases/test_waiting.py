@@ -43,7 +43,7 @@ class Queue:
     def draw(self, count: int, line: tuple[str, str] = DEFAULT) -> list[bytes]:
         """One step: draw up to so many keys, which are gone once it is committed."""
         self.waiting.load_more()
-        drawn = []
+        drawn: list[bytes] = []
         while len(drawn) < count and (one := self.waiting.draw(line)) is not None:
             drawn.append(one)
         self.store.apply(dict.fromkeys(drawn))

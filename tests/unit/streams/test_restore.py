@@ -123,7 +123,7 @@ def random_history(disk: Disk, random: Random, steps: int) -> list[MemoryStores]
 
 
 @given(st.randoms(use_true_random=False), st.integers(1, 25))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_catching_up_from_anywhere_gives_byte_for_byte_what_a_full_restore_gives(
     random: Random, steps: int
 ) -> None:
@@ -136,17 +136,19 @@ def test_catching_up_from_anywhere_gives_byte_for_byte_what_a_full_restore_gives
     assert disk.alarms == []
 
 
-@given(st.randoms(use_true_random=False), st.integers(1, 40))
-@settings(max_examples=100, deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(1, 12))
+@settings(max_examples=80, deadline=None)
 def test_a_restore_may_be_killed_at_every_write_and_goes_on_from_there(
     random: Random, kills: int
 ) -> None:
     disk = Disk()
     left = random_history(disk, random, 12)
     stores = random.choice(left) if left and random.random() < 0.5 else MemoryStores()
-    for _ in range(kills):
-        _killed(disk, stores, writes=random.randrange(6))
-    disk.restore(stores)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("streams.restore.BATCH_RECORDS", 3)
+        for _ in range(kills):
+            _killed(disk, stores, writes=random.randrange(6))
+        disk.restore(stores)
     assert kept(stores) == disk.afresh()
 
 
@@ -291,13 +293,13 @@ def test_state_above_the_mark_is_reported_as_torn() -> None:
     disk.commit(disk.state("b"), Produced(name(DEFS), 0, b"b", encode(txn=2)), mark=False)
     restored = disk.restore()
     assert sorted(restored.torn) == [(DEFS, b"b"), (STATE, b"b")]
-    disk.commit(disk.state("c"))
+    disk.commit(disk.state("c"), Produced(name(DEFS), 0, b"c", encode(txn=3)))
     assert disk.restore().torn == ()
 
 
 def test_a_long_log_without_marks_in_between_is_not_held_in_memory() -> None:
     disk = Disk()
-    count = limits.TRANSACTION_RECORDS_MAX + 500
+    count = limits.TRANSACTION_RECORDS_MAX + 7_000
     for start in range(0, count, 5_000):
         disk.commit(*(disk.state(f"k{n}") for n in range(start, min(start + 5_000, count))))
     disk.broker.compact(name(STATE))

@@ -190,6 +190,5 @@ class Toy:
 
     @staticmethod
     def _event(txn: Transaction, what: str, targets: list[list[Any]] | None = None) -> None:
-        count = sum(record.topic == name(EVENTS) for record in txn.records)
         value = encode(txn=txn.seq, what=what, targets=targets or [])
-        txn.append(name(EVENTS), f"{txn.seq}.{count}".encode(), value)
+        txn.append(name(EVENTS), f"{txn.seq}.{len(txn.records)}".encode(), value)

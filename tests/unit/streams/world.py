@@ -68,8 +68,11 @@ class World:
         outbox = self._outside.outbox("user")
         outbox.send(Produced(name(IN), 0, None, text.encode()) for text in texts)
 
-    def process(self, crash: Callable[[str], None] = lambda _: None) -> "Process":
-        return Process(self, crash)
+    def process(
+        self, crash: Callable[[str], None] = lambda _: None, stores: MemoryStores | None = None
+    ) -> "Process":
+        """A process, on a machine of its own where it has `stores` of its own."""
+        return Process(self, crash, self.stores if stores is None else stores)
 
     # --- what is there ---------------------------------------------------------------------------
 
@@ -135,8 +138,9 @@ class World:
 class Process:
     """One process that is told to own the partition."""
 
-    def __init__(self, world: World, crash: Callable[[str], None]) -> None:
+    def __init__(self, world: World, crash: Callable[[str], None], stores: MemoryStores) -> None:
         self.world = world
+        self.stores = stores
         self.log = MemoryLog(world.broker, crash)
         self.logic = Toy()
         self.executor = _Executor()
@@ -149,7 +153,7 @@ class Process:
         world = self.world
         take_over = TakeOver(
             topology, namespace=NAMESPACE, cluster="c", partitions=1, log=self.log,
-            stores=world.stores, clock=world.clock, alarm=world.alarm, crash=self.crash,
+            stores=self.stores, clock=world.clock, alarm=world.alarm, crash=self.crash,
         )  # fmt: skip
         return PartitionTask(0, Parts(
             topology=topology, namespace=NAMESPACE, owner="me", logic=logic, take_over=take_over,
@@ -184,7 +188,7 @@ class Process:
 
     def die(self) -> None:
         """Kill -9, seen from outside: nothing of it goes on, its disk stays."""
-        self.world.stores.kill()
+        self.stores.kill()
         self.executor.queue.clear()
 
     @property

@@ -84,6 +84,16 @@ def test_a_lower_delivery_than_known_is_ignored() -> None:
     assert desk.hands.counts.outdated == 1
 
 
+def test_a_lower_delivery_does_not_disturb_the_run_of_a_higher_one() -> None:
+    desk = Desk()
+    desk.take(desk.item(delivery=2))
+    desk.begin()
+    desk.take(desk.item(delivery=1), _as(desk.item(delivery=1), "cancel"))
+    assert desk.executor.stops == []
+    assert desk.said() == []
+    assert len(desk.executor.started) == 1
+
+
 def test_a_higher_delivery_ends_the_run_of_the_lower_one_and_is_run() -> None:
     desk = Desk()
     desk.take(desk.item(delivery=1))

@@ -7,14 +7,14 @@ from tests.unit.workers.desk import Desk
 from workers.brokerclock import BrokerClock
 from workers.lease import times_of
 
-AWAY, SLOW, FAST = "away", "slow", "fast"
+AWAY, SLOW, MUTE, FAST = "away", "slow", "mute", "fast"
 
 
 @given(
     ttl_ms=st.sampled_from([1_000, 3_000, 60_000]),
     ahead_ms=st.integers(-100_000, 100_000),
     steps=st.lists(
-        st.tuples(st.sampled_from([AWAY, SLOW, FAST]), st.floats(0.01, 0.6)), min_size=1,
+        st.tuples(st.sampled_from([AWAY, SLOW, MUTE, FAST]), st.floats(0.01, 0.6)), min_size=1,
         max_size=25,
     ),
 )  # fmt: skip
@@ -29,8 +29,11 @@ def test_the_worker_gives_a_lease_up_before_the_scheduler_can_see_its_end(
     lease = desk.begin()
     scheduler_ends_ms = item.lease_until
     for network, share in steps:
-        desk.report_log.away = network != FAST
+        desk.report_log.away = network in (AWAY, SLOW)
+        desk.report_log.mute = network == MUTE
         desk.advance(round(share * ttl_ms))
+        if network == MUTE:
+            desk.report_log.speak()
         if network == SLOW:
             desk.report_log.come_back()
         for appended_ms, report in desk.appended():

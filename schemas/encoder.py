@@ -141,9 +141,7 @@ class _Writer:
                 self.named[schema["name"]] = schema
                 return f"{name}[{var}]"
             case "record":
-                self.named[schema["name"]] = schema
-                fields = (self.value(f["type"], f"{var}.{_attribute(f)}") for f in schema["fields"])
-                return f"join(({', '.join(fields)},))"
+                return f"{self.record(schema)}({var})"
             case "array":
                 return self.blocks(var, f"*[{self.single(schema['items'], 'x')} for x in {var}]")
             case "map":
@@ -153,6 +151,17 @@ class _Writer:
                 return self.single(self.named[kind.rpartition(".")[2]], var)
             case _:
                 raise ValueError(f"no encoder for {schema!r}")
+
+    def record(self, schema: dict[str, Any]) -> str:
+        """Name of a function for a record inside another one."""
+        self.named[schema["name"]] = schema
+        name = f"record_{schema['name']}"
+        if name not in self.scope:
+            fields = schema["fields"]
+            parts = [part for f in fields for part in self.inline(f, f"v.{_attribute(f)}")]
+            source = f"def {name}(v):\n    return join(({', '.join(parts)},))\n"
+            exec(compile(source, f"<encoder of {schema['name']}>", "exec"), self.scope)  # noqa: S102
+        return name
 
     def blocks(self, var: str, items: str) -> str:
         return f"(b'\\x00' if not {var} else join((L(len({var})), {items}, b'\\x00')))"

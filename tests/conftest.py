@@ -12,7 +12,6 @@ from hypothesis import settings
 from horolog.broker import probe, server
 from horolog.broker.prepare import prepare
 
-
 # Machines are shared and noisy: how long an example takes says nothing about what it shows.
 settings.register_profile("horolog", deadline=None)
 settings.load_profile("horolog")

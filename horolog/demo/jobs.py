@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Literal
 
 import msgspec
@@ -104,14 +105,19 @@ def _fleet(name: str, kind: Kind, way: Way) -> Iterable[DemoJob]:
 
 
 def register_by_cli(jobs: Iterable[DemoJob], to: Addresses, environment: Mapping[str, str]) -> None:
-    """Run `horolog job put` for each. Raises `DemoFailed` with what it wrote if it fails."""
-    for one in jobs:
+    """Run `horolog job put` for each, all at once. Raises `DemoFailed` with what it wrote if one
+    fails."""
+
+    def put(one: DemoJob) -> None:
         command = [sys.executable, "-m", "horolog", *put_arguments(one, to)]
         done = subprocess.run(  # noqa: S603 our own program
             command, env=environment, capture_output=True, text=True, timeout=CLI_S, check=False
         )
         if done.returncode != 0:
             raise DemoFailed(f"`horolog job put {one.job}` failed: {done.stderr.strip()}")
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(put, jobs))
 
 
 def put_arguments(one: DemoJob, to: Addresses) -> list[str]:

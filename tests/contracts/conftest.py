@@ -16,7 +16,6 @@ from streams.memory import ManualClock, MemoryBroker, MemoryLog, MemoryStores
 from streams.ports import Log, Stores
 from streams.rocks import RocksStores
 
-
 SETTLED_S = 20.0
 
 

@@ -23,8 +23,6 @@ from streams.ports import Produced
 from tests.contracts.conftest import KafkaCluster, until
 from tests.contracts.test_log_contract import values
 
-__all__ = ["own_broker"]
-
 
 def test_crash_points_are_passed_in_order(kafka: KafkaCluster) -> None:
     topic = kafka.topic("t")

@@ -31,12 +31,14 @@ def changed(name: str, **settings: str) -> Cluster:
 
 def test_every_truth_topic_is_compacted_and_never_deleted_by_age() -> None:
     policies = {spec.suffix: spec.cleanup for spec in TOPICS}
-    for suffix in ("schedules", "job-state", "schedule-changes"):
+    for suffix in ("schedules", "job-state", "schedule-changes", "slot-state"):
         assert policies[suffix] == "compact"
 
 
 def test_topics_that_are_a_clock_take_the_append_time() -> None:
-    assert {spec.suffix for spec in TOPICS if spec.append_time} == {"commands", "job-state"}
+    assert {spec.suffix for spec in TOPICS if spec.append_time} == {
+        "commands", "job-state", "reports", "slot-requests", "slot-state",
+    }  # fmt: skip
 
 
 def test_executions_are_not_compacted_while_they_are_kept() -> None:
@@ -44,11 +46,15 @@ def test_executions_are_not_compacted_while_they_are_kept() -> None:
     assert executions.settings["min.compaction.lag.ms"] == executions.settings["retention.ms"]
 
 
-def test_topics_of_a_task_have_one_partition_per_task_and_replies_do_not() -> None:
+FOR_READERS = {"replies", "inbox.default", "inbox.http"}
+"""Topics whose partitions are shared out among readers, however many tasks there are."""
+
+
+def test_topics_of_a_task_have_one_partition_per_task_and_those_of_readers_do_not() -> None:
     counts = {topic.name: topic.partitions for topic in topics_of(WANTED, brokers=1)}
-    assert counts.pop("ns.replies") == 16
+    assert {counts.pop(f"ns.{suffix}") for suffix in FOR_READERS} == {16}
     assert set(counts.values()) == {12}
-    assert {spec.suffix for spec in TOPICS if spec.partitions != PER_TASK} == {"replies"}
+    assert {spec.suffix for spec in TOPICS if spec.partitions != PER_TASK} == FOR_READERS
 
 
 @pytest.mark.parametrize(
@@ -117,7 +123,7 @@ def test_a_problem_says_topic_found_expected_and_what_to_do(
 
 def test_another_number_of_partitions_is_fatal() -> None:
     plan = make_plan(topic_set("ns", 64), cluster(WANTED, made_on=1, seen_by=1))
-    wrong = [topic.name for topic in plan.keep if topic.name != "ns.replies"]
+    wrong = [topic.name for topic in plan.keep if topic.name[3:] not in FOR_READERS]
     assert [problem.topic for problem in plan.problems] == wrong
     assert all(problem.fatal for problem in plan.problems)
 

@@ -44,9 +44,7 @@ class Answers:
         self._refuse(txn, command.reply_to, command.command_id, command.tenant, command.job,
                      refusal)  # fmt: skip
 
-    def refuse_bad(
-        self, txn: Transaction, bad: BadCommand, problems: tuple[Problem, ...]
-    ) -> None:
+    def refuse_bad(self, txn: Transaction, bad: BadCommand, problems: tuple[Problem, ...]) -> None:
         """It could not even be read as a command."""
         refusal = Refusal("invalid", bad.message, problems)
         self._refuse(txn, bad.reply_to, bad.command_id, bad.tenant, bad.job, refusal)

@@ -64,7 +64,7 @@ class Leasing:
         self._namespace = namespace
         self._partition = partition
         self._partitions = partitions
-        self._cluster_key = cluster_key
+        self._keyed = blake2b(key=cluster_key, digest_size=TOKEN_BYTES)
         self._lease_ms = lease_ms
         self._requests = topic_name(namespace, SLOT_REQUESTS)
         self._pools: dict[str, PoolPlaces] = {}
@@ -282,8 +282,9 @@ class Leasing:
 
     def token(self, execution_id: str, delivery: int, worker: str) -> bytes:
         """Proves that a report is about a lease we gave."""
-        about = f"{execution_id}\n{delivery}\n{worker}".encode()
-        return blake2b(about, key=self._cluster_key, digest_size=TOKEN_BYTES).digest()
+        keyed = self._keyed.copy()
+        keyed.update(f"{execution_id}\n{delivery}\n{worker}".encode())
+        return keyed.digest()
 
     def genuine(self, execution_id: str, delivery: int, worker: str, token: bytes) -> bool:
         """Whether the token belongs to this lease."""

@@ -7,8 +7,9 @@ import msgspec
 
 from schemas.bindings import EXECUTION_FIRED, EXECUTION_MOVED, REPORT_BATCH
 from schemas.codec import Undecodable
-from schemas.events import ExecutionFired
+from schemas.encoder import compile_parts
 from schemas.leases import Report
+from schemas.registry import registered
 from schemas.state import JobDefinition, JobState, OpenExecution
 from streams.binding import DueEntryCrashed
 from streams.errors import PoisonRecord
@@ -25,6 +26,10 @@ WriteState = Callable[[Transaction, bytes, Job, JobState], Job]
 """Writes a job's next state with its index and gives the job as it is then."""
 Alarm = Callable[..., None]
 LEASES_PER_STEP_MAX: Final = 2_000
+SKIPPED: Final = ("SKIPPED", "overlap")
+_own, _shared = compile_parts(
+    registered("ExecutionFired").schema, EXECUTION_FIRED.prefix, shared_from="txn"
+)
 
 
 class Running:
@@ -51,6 +56,8 @@ class Running:
         self._alarm = alarm
         self._lease_ms = lease_ms
         self._fences = (-1, 0)
+        self._step = (-1, -1)
+        self._tails: dict[tuple[bool, str, str, str, int], bytes] = {}
         self.outdated = 0
         self.forged = 0
         """Reports that changed nothing: of an older delivery; without a genuine token."""
@@ -97,19 +104,26 @@ class Running:
         execution: OpenExecution | None,
     ) -> None:
         pool, handler = where(definition)
-        event = ExecutionFired(
-            tenant=definition.tenant, job=definition.job, life=state.life,
-            sequence=fire.sequence, execution_id=fire.execution_id,
-            scheduled_at=fire.scheduled_at, due_at=fire.due_at, version=definition.version,
-            txn=txn.seq, claimed_at=now_ms, attempt=1,
-            state=execution.state if execution is not None else "SKIPPED",
-            reason="" if execution is not None else "overlap", tz=self._tz, pool=pool,
-            handler=handler, delivery=execution.delivery if execution is not None else 0,
-            worker=execution.worker if execution is not None else "",
-            lease_until=execution.lease_until if execution is not None else 0,
+        worker, until_ms = "", 0
+        if execution is not None:
+            worker, until_ms = execution.worker, execution.lease_until
+        kind = (execution is not None, pool, handler, worker, until_ms)
+        if self._step != (txn.seq, now_ms):
+            self._step = (txn.seq, now_ms)
+            self._tails.clear()
+        tail = self._tails.get(kind)
+        if tail is None:  # what the claims of a step have in common is encoded once
+            claim, reason = (execution.state, "") if execution is not None else SKIPPED
+            tail = self._tails[kind] = _shared(
+                txn.seq, now_ms, 1, claim, reason, "", "", -1, self._tz, "", pool, handler,
+                1 if worker else 0, worker, until_ms,
+            )  # fmt: skip
+        event = _own(
+            definition.tenant, definition.job, state.life, fire.sequence, fire.execution_id,
+            fire.scheduled_at, fire.due_at, definition.version,
         )  # fmt: skip
         key = f"{fire.execution_id}#{fire.sequence}".encode()
-        txn.append(self._executions, key, EXECUTION_FIRED.encode(event))
+        txn.append(self._executions, key, event + tail)
 
     def _fence(self, txn: Transaction) -> int:
         """Grows with every lease: the transaction's sequence and the lease's place in it."""
@@ -172,16 +186,12 @@ class Running:
         for key, report in zip(keys, reports, strict=True):
             self._report(txn, key, report, worker, now_ms)
 
-    def _report(
-        self, txn: Transaction, key: str, report: Report, worker: str, now_ms: int
-    ) -> None:
+    def _report(self, txn: Transaction, key: str, report: Report, worker: str, now_ms: int) -> None:
         job_key = key.encode()
         job = self._jobs.get(txn, job_key)
         moved = None
         if job is not None:
-            moved = decide.report(
-                key, job.state, report, worker, now_ms, txn.seq, self._lease_ms
-            )
+            moved = decide.report(key, job.state, report, worker, now_ms, txn.seq, self._lease_ms)
         if job is None or moved is None:
             self.outdated += 1
             return
@@ -220,9 +230,7 @@ class Running:
                 entry = due_key(until_ms, *owner, Kind.LEASE, ordinal)
                 raise DueEntryCrashed(entry, repr(error)) from error
 
-    def _tell_again(
-        self, job_key: bytes, job: Job, execution: OpenExecution, now_ms: int
-    ) -> None:
+    def _tell_again(self, job_key: bytes, job: Job, execution: OpenExecution, now_ms: int) -> None:
         give, state = self._leasing.give, job.state
         if execution.state == "CLOSING":
             give("cancel", job_key, None, execution, now_ms)

@@ -45,7 +45,7 @@ from .answers import Answers
 from .core import executions
 from .core import job as decide
 from .core.admission import BadCommand, further, read_command
-from .core.job import Asked, Decision, Job, Refusal, index_entries
+from .core.job import Asked, Decision, Job, Refusal, index_changes, index_entries
 from .core.keys import (
     DEFINITION,
     DUE,
@@ -280,9 +280,7 @@ class Scheduler:
             except Undecodable as error:
                 raise PoisonRecord(str(error)) from error
 
-    def _apply_command(
-        self, txn: Transaction, record: Record, value: bytes, now_ms: int
-    ) -> None:
+    def _apply_command(self, txn: Transaction, record: Record, value: bytes, now_ms: int) -> None:
         """Accept it, refuse it with all its problems, or send it home."""
         try:
             command = read_command(value)
@@ -471,9 +469,7 @@ class Scheduler:
         at_ms: int,
         now_ms: int,
     ) -> None:
-        execution = (
-            executions.find(job.state, command.execution_id) if job is not None else None
-        )
+        execution = executions.find(job.state, command.execution_id) if job is not None else None
         if job is None or execution is None:
             absent = f"job {key} has no open execution {command.execution_id}"
             self._answers.refuse(txn, command, Refusal("not_found", absent))
@@ -604,16 +600,13 @@ class Scheduler:
         after: JobState | None,
     ) -> None:
         """Replace the index entries that followed from one state by those of the next."""
-        tenant, job = split_job_key(job_key)
-        old = index_entries(tenant, job, before) if before is not None else []
-        new = index_entries(tenant, job, after) if after is not None else []
-        for entry in old:
-            if entry not in new:
-                txn.put_index(entry, None)
+        gone, new = index_changes(*split_job_key(job_key), before, after)
+        writes = txn.writes
+        for entry in gone:
+            writes[entry] = None
         for entry in new:
-            if entry not in old:
-                txn.put_index(entry, b"")
-                (step.index if entry.startswith(DUE) else step.queued).append(entry)
+            writes[entry] = b""
+            (step.index if entry.startswith(DUE) else step.queued).append(entry)
 
     def _forget(self, txn: Transaction, job_key: bytes, job: Job, now_ms: int) -> None:
         """The job is no longer remembered, unless something of it is still open: then later."""

@@ -65,9 +65,7 @@ def build(
         )  # fmt: skip
         return logic
 
-    runner = _runner(
-        SCHEDULER, service, make_logic, log=log, clock=clock, alarm=alarm, crash=crash
-    )
+    runner = _runner(SCHEDULER, service, make_logic, log=log, clock=clock, alarm=alarm, crash=crash)
     return runner, logics
 
 

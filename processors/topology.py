@@ -97,25 +97,36 @@ TOPICS: Final = (
     # Records that cannot be decoded, with where they came from.
     # What workers say about their leases. Its append time is the broker's clock for workers.
     TopicSpec(
-        suffix=REPORTS, partitions=PER_TASK, cleanup="delete", append_time=True,
+        suffix=REPORTS,
+        partitions=PER_TASK,
+        cleanup="delete",
+        append_time=True,
         settings=_kept_for(7),
     ),
     # What workers are told. Read from the end, so it need not be kept.
     *(
         TopicSpec(
-            suffix=inbox_of(pool), partitions=INBOX_PARTITIONS, cleanup="delete",
+            suffix=inbox_of(pool),
+            partitions=INBOX_PARTITIONS,
+            cleanup="delete",
             settings=_kept_for(1),
         )
         for pool in POOLS_BUILT
     ),
     # Who may run how much: offers and wants, grants, and what the slots processor knows.
     TopicSpec(
-        suffix=SLOT_REQUESTS, partitions=PER_TASK, cleanup="delete", append_time=True,
+        suffix=SLOT_REQUESTS,
+        partitions=PER_TASK,
+        cleanup="delete",
+        append_time=True,
         settings=_kept_for(1),
     ),
     TopicSpec(suffix=SLOT_GRANTS, partitions=PER_TASK, cleanup="delete", settings=_kept_for(1)),
     TopicSpec(
-        suffix=SLOT_STATE, partitions=PER_TASK, cleanup="compact", append_time=True,
+        suffix=SLOT_STATE,
+        partitions=PER_TASK,
+        cleanup="compact",
+        append_time=True,
         settings=_TOMBSTONES | {"segment.bytes": str(64 * 1024 * 1024), "segment.ms": "3600000"},
     ),
     TopicSpec(suffix=QUARANTINE, partitions=PER_TASK, cleanup="delete", settings=_kept_for(30)),

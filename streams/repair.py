@@ -197,9 +197,7 @@ def _touch(tp: TopicPartition, mark: Mark | None, touched: int) -> Produced:
     return Produced(tp[0], tp[1], MARK_KEY, MARK.encode(again))
 
 
-def _target_touches(
-    named: set[TopicPartition], offsets: Offsets, alarm: Alarm
-) -> list[Produced]:
+def _target_touches(named: set[TopicPartition], offsets: Offsets, alarm: Alarm) -> list[Produced]:
     """Empty records that say what they are, for the partitions where something is hidden."""
     if not named:
         return []

@@ -204,9 +204,7 @@ class PartitionTask:
     @property
     def wants_ends(self) -> bool:
         """Whether the ends of the urgent inputs should be read for this task."""
-        return (
-            self._resumed and self._barrier is None and self.parts.logic.wants_drained()
-        )
+        return self._resumed and self._barrier is None and self.parts.logic.wants_drained()
 
     def ends_read(self, asked_ms: int, ends: dict[str, int]) -> None:
         """The ends of the urgent inputs, read after `asked_ms`: once everything up to there is
@@ -287,9 +285,7 @@ class PartitionTask:
 
     def _resume(self, now_ms: int) -> None:
         assert self.store is not None
-        self.parts.logic.resume(
-            self.store, epoch=self._epoch, now_ms=now_ms, gap_ms=self._gap_ms
-        )
+        self.parts.logic.resume(self.store, epoch=self._epoch, now_ms=now_ms, gap_ms=self._gap_ms)
 
     def _failed(self, error: BaseException) -> None:
         """Go back to waiting, longer each time. A fault of ours stops the process."""
@@ -477,7 +473,10 @@ class PartitionTask:
         before_ms = self.parts.clock.wall_ms()
         mark = MARK.encode(
             Mark(
-                txn=txn.seq, epoch=self._epoch, records=own + 1, wall_ms=before_ms,
+                txn=txn.seq,
+                epoch=self._epoch,
+                records=own + 1,
+                wall_ms=before_ms,
                 owner=self.parts.owner,
                 positions=tuple(Position(topic, offset) for topic, offset in positions.items()),
             )  # fmt: skip

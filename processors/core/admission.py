@@ -31,9 +31,7 @@ from schemas.replies import Problem
 from .target_spec import TARGET_EXAMPLE
 
 TENANT_CHARS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
-JOB_CHARS: Final = frozenset(
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~-"
-)
+JOB_CHARS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~-")
 
 _ENVELOPE: Final = ("type", "tenant", "job", "command_id", "reply_to", "by", "note", "hops")
 _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {

@@ -60,20 +60,23 @@ class Moved(msgspec.Struct, frozen=True, gc=False):
 
 def free_ordinal(state: JobState) -> int | None:
     """Smallest ordinal that no open execution has; None when the record is full."""
+    if not state.open:
+        return 0
     taken = {execution.ordinal for execution in state.open}
     return next((n for n in range(OPEN_EXECUTIONS_MAX) if n not in taken), None)
 
 
 def find(state: JobState, execution_id: str) -> OpenExecution | None:
     """The open execution with this id, or with this occurrence key."""
-    return next(
-        (e for e in state.open if execution_id in (e.execution_id, e.occurrence)), None
-    )
+    return next((e for e in state.open if execution_id in (e.execution_id, e.occurrence)), None)
 
 
 def at(state: JobState, ordinal: int) -> OpenExecution | None:
     """The open execution with this ordinal."""
-    return next((e for e in state.open if e.ordinal == ordinal), None)
+    for execution in state.open:
+        if execution.ordinal == ordinal:
+            return execution
+    return None
 
 
 def lease(
@@ -97,15 +100,14 @@ def leased(job_key: str, state: JobState, execution: OpenExecution, place: Place
 
 def with_open(state: JobState, execution: OpenExecution) -> JobState:
     """The state with this execution in place of the one with its ordinal, or added."""
-    others = tuple(e for e in state.open if e.ordinal != execution.ordinal)
+    others = _others(state, execution)
     if not others:
         return _replace(state, open=(execution,))
     return _replace(state, open=tuple(sorted((*others, execution), key=lambda e: e.ordinal)))
 
 
-def without(state: JobState, execution: OpenExecution) -> JobState:
-    """The state once the execution is closed."""
-    return _replace(state, open=tuple(e for e in state.open if e.ordinal != execution.ordinal))
+def _others(state: JobState, execution: OpenExecution) -> tuple[OpenExecution, ...]:
+    return tuple([e for e in state.open if e.ordinal != execution.ordinal])
 
 
 # --- reports ----------------------------------------------------------------------------------
@@ -322,8 +324,7 @@ def _moved(
     txn: int, *, detail: str = "",
 ) -> Moved:  # fmt: skip
     numbered = _replace(with_open(state, after), txn=txn, sequence=state.sequence + 1)
-    event = _event(job_key, numbered, after, shown, reason, now_ms, detail=detail)
-    return Moved(numbered, event)
+    return Moved(numbered, _event(job_key, numbered, after, shown, reason, now_ms, detail))
 
 
 def _closed(
@@ -334,14 +335,13 @@ def _closed(
     terminal state was decided before, the event only says that the lease is closed."""
     if execution.state == "CLOSING":
         reason = LEASE_CLOSED
-    numbered = _replace(without(state, execution), txn=txn, sequence=state.sequence + 1)
-    if report is not None:
-        detail = detail or report.detail
-    event = _event(job_key, numbered, execution, outcome, reason, now_ms, detail=detail)
-    if report is not None:
-        event = _replace(
-            event, started_at=report.started_at, finished_at=report.finished_at,
-            result=report.result[:RESULT_BYTES_MAX],
+    numbered = _replace(state, open=_others(state, execution), txn=txn, sequence=state.sequence + 1)
+    if report is None:
+        event = _event(job_key, numbered, execution, outcome, reason, now_ms, detail)
+    else:
+        event = _event(
+            job_key, numbered, execution, outcome, reason, now_ms, detail or report.detail,
+            report.started_at, report.finished_at, report.result,
         )  # fmt: skip
     failed = outcome in ("FAILED", "DEAD")
     return Moved(numbered, event, execution.worker, dead_letter=failed)
@@ -349,7 +349,7 @@ def _closed(
 
 def _event(
     job_key: str, state: JobState, execution: OpenExecution, shown: str, reason: str,
-    now_ms: int, *, detail: str,
+    now_ms: int, detail: str, started_at: int = 0, finished_at: int = 0, result: bytes = b"",
 ) -> ExecutionMoved:  # fmt: skip
     tenant, _, job = job_key.partition("/")
     return ExecutionMoved(
@@ -357,7 +357,8 @@ def _event(
         execution_id=execution.execution_id, scheduled_at=execution.scheduled_at,
         due_at=execution.due_at, claimed_at=execution.claimed_at, version=execution.version,
         attempt=execution.attempt, delivery=execution.delivery, lost=execution.lost,
-        started_at=execution.started_at, detail=detail[:DETAIL_CHARS_MAX], txn=state.txn,
+        started_at=started_at or execution.started_at, finished_at=finished_at,
+        result=result[:RESULT_BYTES_MAX], detail=detail[:DETAIL_CHARS_MAX], txn=state.txn,
         at=now_ms, state=shown, reason=reason, pool=execution.pool, handler=execution.handler,
         worker=execution.worker, lease_until=execution.lease_until,
     )  # fmt: skip

@@ -94,6 +94,11 @@ def index_entries(tenant: bytes, job: bytes, state: JobState) -> list[bytes]:
         entries.append(due_key(state.due_ms, tenant, job, Kind.TICK))
     if state.forget_ms:
         entries.append(due_key(state.forget_ms, tenant, job, Kind.FORGET))
+    return entries + _execution_entries(tenant, job, state)
+
+
+def _execution_entries(tenant: bytes, job: bytes, state: JobState) -> list[bytes]:
+    entries = []
     for e in state.open:
         if e.lease_until:
             entries.append(due_key(e.lease_until, tenant, job, Kind.LEASE, e.ordinal))
@@ -102,6 +107,33 @@ def index_entries(tenant: bytes, job: bytes, state: JobState) -> list[bytes]:
                 queue_key(e.pool.encode(), e.handler.encode(), tenant, e.due_at, job, e.ordinal)
             )
     return entries
+
+
+def index_changes(
+    tenant: bytes, job: bytes, before: JobState | None, after: JobState | None
+) -> tuple[list[bytes], list[bytes]]:
+    """Index keys that go and that come when one state follows another; None: there is none."""
+    if before is None:
+        return [], index_entries(tenant, job, after) if after is not None else []
+    if after is None:
+        return index_entries(tenant, job, before), []
+    gone, new = [], []
+    if before.due_ms != after.due_ms:
+        if before.due_ms:
+            gone.append(due_key(before.due_ms, tenant, job, Kind.TICK))
+        if after.due_ms:
+            new.append(due_key(after.due_ms, tenant, job, Kind.TICK))
+    if before.forget_ms != after.forget_ms:
+        if before.forget_ms:
+            gone.append(due_key(before.forget_ms, tenant, job, Kind.FORGET))
+        if after.forget_ms:
+            new.append(due_key(after.forget_ms, tenant, job, Kind.FORGET))
+    if before.open is not after.open:
+        had = _execution_entries(tenant, job, before)
+        has = _execution_entries(tenant, job, after)
+        gone += [entry for entry in had if entry not in has]
+        new += [entry for entry in has if entry not in had]
+    return gone, new
 
 
 # --- ticks ------------------------------------------------------------------------------------
@@ -369,9 +401,7 @@ def _first(
     before it, and never one that was decided already or lies before the cursor."""
     oldest_ms = max(asked.at_ms - definition.late_tolerance_ms, state.cursor_ms + 1)
     late = (
-        schedule.at_ms
-        for schedule in _one_offs(plan)
-        if oldest_ms <= schedule.at_ms <= asked.at_ms
+        schedule.at_ms for schedule in _one_offs(plan) if oldest_ms <= schedule.at_ms <= asked.at_ms
     )
     if (late_ms := min(late, default=None)) is not None:
         return Tick(late_ms)

@@ -180,9 +180,7 @@ def _told(problem: Any) -> Problem:
     return Problem(problem.field, f"{value}{problem.message}", problem.hint)
 
 
-def _read_schedule(
-    spec: ScheduleSpec, accepted_ms: int, tolerance_ms: int, field: str
-) -> Schedule:
+def _read_schedule(spec: ScheduleSpec, accepted_ms: int, tolerance_ms: int, field: str) -> Schedule:
     if spec.cron is not None:  # the kind that herds share: read once
         return _read_cron_spec(spec, field)
     return read_schedule(

@@ -18,9 +18,7 @@ COMPLETION_KNOWN: Final = ("response", "callback")
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 HTTP_POOL: Final = "http"
 
-_TOPIC_CHARS: Final = frozenset(
-    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
-)
+_TOPIC_CHARS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _POOL_CHARS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 _HANDLER_CHARS: Final = _TOPIC_CHARS | {":", "/"}
 _HEADER_CHARS: Final = _TOPIC_CHARS | set("!#$%&'*+^`|~")

@@ -18,12 +18,15 @@ from typer.testing import CliRunner, Result
 
 from horolog.cli.app import app
 from horolog.client import KafkaClient
+from horolog.doctor import examine
+from horolog.settings import load
 from processors.topology import topic_set
 from projections.jobs import JOB_STATE_TOPIC, SCHEDULES, JobsView
 from projections.reading import LogReading
 from schemas.commands import JobSpec, PutJob, ScheduleSpec, TopicTargetSpec
 from schemas.replies import Accepted
 from streams import admin
+from streams.clock import SystemClock
 from streams.kafka import KafkaLog
 from streams.ports import Produced
 from streams.topics import TopicSet, TopicSpec
@@ -289,6 +292,30 @@ def test_doctor_tells_of_a_record_that_was_set_aside(here: Here) -> None:
         assert time.monotonic() < give_up_s, told
         told = here.run("doctor").stdout
     assert "warning  quarantine: " in told
+
+
+class Shifted(SystemClock):
+    """A machine whose clock is wrong."""
+
+    def __init__(self, by_ms: int) -> None:
+        self._by_ms = by_ms
+
+    def wall_ms(self) -> int:
+        return super().wall_ms() + self._by_ms
+
+
+@pytest.mark.parametrize(
+    ("by_ms", "told"),
+    [(30_000, r"30\.\d s ahead of the broker's"), (-30_000, r"(29|30)\.\d s behind the broker's")],
+)
+def test_doctor_tells_of_a_clock_that_is_wrong(here: Here, by_ms: int, told: str) -> None:
+    settings = load(
+        {"namespace": here.namespace, "partitions": PARTITIONS,
+         "kafka": {"bootstrap": here.bootstrap}}
+    )  # fmt: skip
+    (clock,) = (one for one in examine(settings, Shifted(by_ms)) if one.check == "clock")
+    assert clock.state == "wrong"
+    assert re.search(told, clock.told)
 
 
 def test_doctor_stops_at_topics_that_are_missing(broker: str, tmp_path: Path) -> None:

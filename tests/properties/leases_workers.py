@@ -101,8 +101,14 @@ class Worker:
     def offer(self) -> None:
         self._n += 1
         offer = bindings.WORKER_OFFER.kind(
-            pool=POOL, worker=self.name, inbox_partition=self.inbox, handlers=self.handlers,
-            places=self.places, ahead=self.ahead, draining=self.draining, n=self._n,
+            pool=POOL,
+            worker=self.name,
+            inbox_partition=self.inbox,
+            handlers=self.handlers,
+            places=self.places,
+            ahead=self.ahead,
+            draining=self.draining,
+            n=self._n,
         )
         home = partition_of(f"pool:{POOL}", self.world.partitions)
         value = bindings.WORKER_OFFER.encode(offer)
@@ -273,6 +279,12 @@ class Worker:
 
 def report_of(item: WorkItem, kind: ReportKind, **fields: Any) -> Report:
     return Report(
-        kind=kind, tenant=item.tenant, job=item.job, execution_id=item.execution_id,
-        ordinal=item.ordinal, delivery=item.delivery, token=item.token, **fields,
+        kind=kind,
+        tenant=item.tenant,
+        job=item.job,
+        execution_id=item.execution_id,
+        ordinal=item.ordinal,
+        delivery=item.delivery,
+        token=item.token,
+        **fields,
     )

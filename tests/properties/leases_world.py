@@ -279,7 +279,8 @@ class World:
         self.settle(self.lease_ms)
         for tenant, job in JOBS:
             spec = JobSpec(
-                schedules=(ScheduleSpec(at=FAR),), worker=WorkerTargetSpec(handler="h1"),
+                schedules=(ScheduleSpec(at=FAR),),
+                worker=WorkerTargetSpec(handler="h1"),
                 payload=b"last",
             )
             self.send(PutJob(tenant=tenant, job=job, spec=spec))

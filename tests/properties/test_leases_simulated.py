@@ -153,9 +153,7 @@ def assert_leases_follow_each_other(events: dict[str, list[Any]]) -> None:
                 leases[event.execution_id] = (delivery, "")
 
 
-def assert_runs_overlap_only_after_a_lost_lease(
-    world: World, events: dict[str, list[Any]]
-) -> None:
+def assert_runs_overlap_only_after_a_lost_lease(world: World, events: dict[str, list[Any]]) -> None:
     """I4."""
     runs = defaultdict(list)
     for run in world.runs:

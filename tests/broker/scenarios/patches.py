@@ -38,6 +38,7 @@ def crash_on_tick() -> None:
 
 def get_stuck() -> None:
     """The loop stands still for ever in the first command about a job named `stuck`."""
+    limits.WATCHDOG_MS = 3_000  # type: ignore[misc]
     decide = scheduler.Scheduler._decide
 
     def stuck(self: Any, txn: Any, record: Any, command: Any, *rest: Any) -> None:

@@ -1,16 +1,12 @@
 """A scheduler that is killed with -9 at any of its crash points, and started again under its name.
 
 Afterwards every accepted job is there, every tick is covered exactly once among the committed
-records, and the store is what the changelogs say. The scenarios mostly wait, so several are played
-at a time; each test is the outcome of one.
-"""
+records, and the store is what the changelogs say."""
 
 import shutil
 import signal
 import time
-import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
@@ -18,9 +14,9 @@ from schemas.commands import AnyCommand
 from schemas.units import format_instant
 from streams.crash import CRASH_POINTS
 from tests.broker.scenarios import checks
+from tests.broker.scenarios.played import scenario
 from tests.broker.scenarios.world import SchedulerProcess, World, put, until
 
-AT_A_TIME = 4
 IN_A_STEP = ("CP01", "CP02", "CP03", "CP04", "CP05", "CP06", "CP07", "CP08", "CP09")
 IN_A_TAKE_OVER = ("CP14", "CP16")
 AT_THE_END = ("CP15", "CP17")
@@ -145,42 +141,11 @@ def _scenarios() -> Iterator[tuple[str, Callable[[World], None]]]:
 SCENARIOS = dict(_scenarios())
 
 
-@pytest.fixture(scope="module")
-def played(
-    request: pytest.FixtureRequest, broker: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, "Future[None]"]]:
-    """The scenarios that this session asks for, each with a namespace of its own."""
-
-    folder = tmp_path_factory.mktemp("crash")
-
-    def play(name: str) -> None:
-        namespace = f"test-{uuid.uuid4().hex[:12]}"
-        world = World(broker, namespace, folder / namespace, partitions=1)
-        try:
-            SCENARIOS[name](world)
-        except BaseException as error:
-            error.add_note(world.newest_lines())
-            raise
-        finally:
-            world.close()
-
-    wanted = [
-        item.callspec.params["scenario"]
-        for item in request.session.items
-        if isinstance(item, pytest.Function)
-        and item.module is request.module
-        and hasattr(item, "callspec")
-    ]
-    with ThreadPoolExecutor(AT_A_TIME) as pool:
-        yield {name: pool.submit(play, name) for name in wanted}
-
-
 def test_every_crash_point_is_among_the_scenarios() -> None:
     assert {name.partition(",")[0] for name in SCENARIOS} == CRASH_POINTS.keys()
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_a_kill_at_a_crash_point_loses_and_doubles_nothing(
-    played: dict[str, "Future[None]"], scenario: str
-) -> None:
-    played[scenario].result()
+@pytest.mark.parametrize("name", SCENARIOS)
+@scenario()
+def test_a_kill_at_a_crash_point_loses_and_doubles_nothing(world: World, name: str) -> None:
+    SCENARIOS[name](world)

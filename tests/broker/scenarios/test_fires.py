@@ -10,10 +10,11 @@ from schemas.partition import partition_of
 from schemas.replies import Accepted
 from schemas.units import format_instant, parse_instant
 from tests.broker.scenarios import checks
-from tests.broker.scenarios.conftest import MakeWorld
+from tests.broker.scenarios.played import scenario
 from tests.broker.scenarios.world import World, headers_of, put, until
 
 
+@scenario()
 def test_a_job_fires_into_its_topic_once_with_its_identity_in_the_headers(world: World) -> None:
     scheduler = world.scheduler().await_owner()
     orders = world.topic()
@@ -52,8 +53,8 @@ def test_a_job_fires_into_its_topic_once_with_its_identity_in_the_headers(world:
     checks.check_stores(world, scheduler)
 
 
-def test_every_change_and_event_of_many_jobs_counts_up_without_gaps(make_world: MakeWorld) -> None:
-    world = make_world(partitions=3)
+@scenario(partitions=3)
+def test_every_change_and_event_of_many_jobs_counts_up_without_gaps(world: World) -> None:
     scheduler = world.scheduler().await_owner()
     orders = world.topic(partitions=2)
     jobs = [f"job-{n}" for n in range(40)]
@@ -77,10 +78,10 @@ def test_every_change_and_event_of_many_jobs_counts_up_without_gaps(make_world: 
         checks.check_every_second(world, job)
 
 
+@scenario(partitions=4)
 def test_a_command_in_a_foreign_partition_is_forwarded_and_takes_effect_once(
-    make_world: MakeWorld,
+    world: World,
 ) -> None:
-    world = make_world(partitions=4)
     scheduler = world.scheduler().await_owner()
     orders = world.topic()
     job = world.job_on(2)
@@ -103,10 +104,10 @@ def test_a_command_in_a_foreign_partition_is_forwarded_and_takes_effect_once(
     checks.check_stores(world, scheduler)
 
 
+@scenario(partitions=2)
 def test_a_command_without_an_id_is_forwarded_under_the_place_it_came_from(
-    make_world: MakeWorld,
+    world: World,
 ) -> None:
-    world = make_world(partitions=2)
     scheduler = world.scheduler().await_owner()
     orders = world.topic()
     job = world.job_on(1)
@@ -124,8 +125,8 @@ def test_a_command_without_an_id_is_forwarded_under_the_place_it_came_from(
     checks.check_log(world)
 
 
-def test_a_command_forwarded_twice_goes_to_quarantine(make_world: MakeWorld) -> None:
-    world = make_world(partitions=2)
+@scenario(partitions=2)
+def test_a_command_forwarded_twice_goes_to_quarantine(world: World) -> None:
     scheduler = world.scheduler().await_owner()
     orders = world.topic()
     job = world.job_on(1)
@@ -138,8 +139,8 @@ def test_a_command_forwarded_twice_goes_to_quarantine(make_world: MakeWorld) -> 
     checks.check_log(world)
 
 
-def test_a_job_lives_in_the_partition_of_its_key_only(make_world: MakeWorld) -> None:
-    world = make_world(partitions=4)
+@scenario(partitions=4)
+def test_a_job_lives_in_the_partition_of_its_key_only(world: World) -> None:
     scheduler = world.scheduler().await_owner()
     orders = world.topic()
     jobs = [f"job-{n}" for n in range(50)]

@@ -15,6 +15,7 @@ from schemas.commands import (
 from schemas.replies import Accepted, Refused
 from schemas.units import format_instant
 from tests.broker.scenarios import checks
+from tests.broker.scenarios.played import scenario
 from tests.broker.scenarios.world import SchedulerProcess, World, put, until
 
 
@@ -39,6 +40,7 @@ def sequence(orders: str) -> list[AnyCommand]:
     ]
 
 
+@scenario()
 def test_a_repeated_command_gets_its_first_answer_after_a_restart(world: World) -> None:
     scheduler = world.scheduler().await_owner()
     orders = world.topic()
@@ -64,6 +66,7 @@ def test_a_repeated_command_gets_its_first_answer_after_a_restart(world: World) 
     checks.check_stores(world, scheduler)
 
 
+@scenario()
 def test_an_id_that_comes_back_with_another_body_is_refused_after_a_restart(world: World) -> None:
     scheduler = world.scheduler().await_owner()
     orders = world.topic()
@@ -81,6 +84,7 @@ def test_an_id_that_comes_back_with_another_body_is_refused_after_a_restart(worl
     assert checks.state_records(world) == before
 
 
+@scenario()
 def test_more_ids_than_fit_into_the_job_are_remembered_over_a_restart(world: World) -> None:
     scheduler = world.scheduler().await_owner()
     orders = world.topic()
@@ -97,6 +101,7 @@ def test_more_ids_than_fit_into_the_job_are_remembered_over_a_restart(world: Wor
     checks.check_stores(world, scheduler)
 
 
+@scenario()
 def test_a_job_that_refuses_further_ids_says_so_and_keeps_its_ticks(world: World) -> None:
     scheduler = world.scheduler().await_owner()
     orders = world.topic()
@@ -115,6 +120,7 @@ def test_a_job_that_refuses_further_ids_says_so_and_keeps_its_ticks(world: World
     checks.check_stores(world, scheduler)
 
 
+@scenario()
 def test_a_tick_that_was_decided_is_not_decided_again_in_the_next_life(world: World) -> None:
     scheduler = world.scheduler().await_owner()
     orders = world.topic()
@@ -144,6 +150,7 @@ def test_a_tick_that_was_decided_is_not_decided_again_in_the_next_life(world: Wo
     checks.check_stores(world, scheduler)
 
 
+@scenario()
 def test_a_paused_job_stays_paused_over_a_restart_and_goes_on_when_resumed(world: World) -> None:
     scheduler = world.scheduler().await_owner()
     orders = world.topic()
@@ -169,6 +176,7 @@ def test_a_paused_job_stays_paused_over_a_restart_and_goes_on_when_resumed(world
     checks.check_stores(world, scheduler)
 
 
+@scenario()
 def test_the_same_content_makes_no_new_version_and_moves_no_tick(world: World) -> None:
     scheduler = world.scheduler().await_owner()
     orders = world.topic()
@@ -182,6 +190,7 @@ def test_the_same_content_makes_no_new_version_and_moves_no_tick(world: World) -
     assert len(checks.changes(world)) == 1
 
 
+@scenario()
 def test_a_version_that_is_not_the_expected_one_is_refused_over_a_restart(world: World) -> None:
     scheduler = world.scheduler().await_owner()
     orders = world.topic()
@@ -203,6 +212,7 @@ def test_a_version_that_is_not_the_expected_one_is_refused_over_a_restart(world:
     checks.check_log(world)
 
 
+@scenario()
 def test_a_reply_says_where_its_job_stands_in_the_log(world: World) -> None:
     """Readers of views wait for (life, sequence): the answer names exactly what was written."""
     world.scheduler().await_owner()

@@ -10,7 +10,7 @@ from processors import topology
 from schemas.replies import Accepted
 from streams.layout import MARK_KEY
 from tests.broker.scenarios import checks, patches
-from tests.broker.scenarios.conftest import MakeWorld
+from tests.broker.scenarios.played import scenario
 from tests.broker.scenarios.world import World, mark_of, put, until
 
 DRAIN_S = 10.0
@@ -66,6 +66,7 @@ def ticking(world: World, orders: str, count: int = 20) -> list[str]:
     return jobs
 
 
+@scenario()
 def test_a_scheduler_that_was_stopped_decides_nothing_once_another_took_over(world: World) -> None:
     old = world.scheduler("old").await_owner()
     orders = world.topic()
@@ -87,6 +88,7 @@ def test_a_scheduler_that_was_stopped_decides_nothing_once_another_took_over(wor
     checks.check_stores(world, old, new)
 
 
+@scenario()
 def test_a_zombie_that_takes_the_epoch_back_loses_and_doubles_nothing(world: World) -> None:
     old = world.scheduler("old", patch="deaf_to_its_group").await_owner()
     orders = world.topic()
@@ -111,6 +113,7 @@ def test_a_zombie_that_takes_the_epoch_back_loses_and_doubles_nothing(world: Wor
     checks.check_stores(world, old, new)
 
 
+@scenario()
 def test_owners_that_are_stopped_in_turn_lose_and_double_nothing(world: World) -> None:
     one = world.scheduler("one").await_owner()
     orders = world.topic()
@@ -135,10 +138,10 @@ def test_owners_that_are_stopped_in_turn_lose_and_double_nothing(world: World) -
     checks.check_stores(world, one, two)
 
 
+@scenario(partitions=4)
 def test_two_schedulers_share_the_partitions_and_one_hands_over_when_told_to_end(
-    make_world: MakeWorld,
+    world: World,
 ) -> None:
-    world = make_world(partitions=4)
     first = world.scheduler("first").await_owner()
     orders = world.topic()
     jobs = ticking(world, orders, 40)
@@ -163,6 +166,7 @@ def test_two_schedulers_share_the_partitions_and_one_hands_over_when_told_to_end
     checks.check_stores(world, first, second)
 
 
+@scenario()
 def test_a_scheduler_under_the_name_of_another_is_refused(world: World) -> None:
     first = world.scheduler("same").await_owner()
     second = world.scheduler("same")
@@ -172,6 +176,7 @@ def test_a_scheduler_under_the_name_of_another_is_refused(world: World) -> None:
 
 
 @pytest.mark.parametrize("busy", [False, True], ids=["idle", "in the middle of a herd"])
+@scenario()
 def test_a_scheduler_that_is_told_to_end_drains_and_ends(world: World, busy: bool) -> None:
     scheduler = world.scheduler().await_owner()
     orders = world.topic()

@@ -83,6 +83,7 @@ def test_a_record_that_crashes_the_step_goes_to_quarantine_alone(world: World) -
     world.send(*mixed_batch(orders))
     wanted = {f"good-{n}" for n in range(60)}
     until(lambda: wanted <= checks.states(world).keys(), "its neighbours", scheduler)
+    until(lambda: len(checks.quarantined(world)) == 3, "the quarantine", scheduler)
     check_crashes(world)
     arrived = world.tail(orders, since_end=True)
     until(lambda: len(arrived.refresh()) >= 2 * 60, "fires", scheduler)
@@ -125,13 +126,14 @@ def check_crashes(world: World) -> None:
 def test_a_due_entry_that_crashes_breaks_its_job_and_no_other(world: World) -> None:
     orders = world.topic()
     good = [f"good-{n}" for n in range(20)]
-    soon_ms = int(time.time() * 1000) // 1000 * 1000 + 5_000
     sane = world.scheduler().await_owner()
-    world.accepted(*(put(job, orders, every="1s") for job in good))
-    world.accepted(put("crash", orders, every="1s"), put("crash-once", orders,
-                   at=format_instant(soon_ms)))  # fmt: skip
+    world.accepted(
+        *(put(job, orders, every="1s") for job in good), put("crash", orders, every="1s")
+    )
     until(lambda: "crash" in {e.job for e in checks.fired(world)}, "its first fire", sane)
     sane.kill()
+    soon_ms = int(time.time() * 1000) + 500
+    world.send(put("crash-once", orders, at=format_instant(soon_ms)))
 
     scheduler = world.scheduler(patch="crash_on_tick").await_owner()
     until(lambda: _broken(world) == {"crash", "crash-once"}, "the jobs to be broken", scheduler)

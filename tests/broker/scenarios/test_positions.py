@@ -16,6 +16,7 @@ from streams.layout import STORE_MARK
 from streams.restore import ABSENT_MS_MAX
 from streams.rocks import RocksStores
 from tests.broker.scenarios import checks
+from tests.broker.scenarios.played import scenario
 from tests.broker.scenarios.world import World, mark_of, put, until
 
 JOBS = ("reports", "invoices", "cleaning")
@@ -58,6 +59,7 @@ def end_of_commands(world: World) -> int:
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["store kept", "store lost"])
+@scenario()
 def test_after_two_weeks_off_no_command_is_applied_twice_and_none_is_lost(
     world: World, kept: bool
 ) -> None:
@@ -84,6 +86,7 @@ def test_after_two_weeks_off_no_command_is_applied_twice_and_none_is_lost(
     checks.check_stores(world, scheduler)
 
 
+@scenario()
 def test_commands_that_were_read_may_be_deleted_by_retention(world: World) -> None:
     scheduler = world.scheduler().await_owner()
     orders = world.topic()
@@ -100,6 +103,7 @@ def test_commands_that_were_read_may_be_deleted_by_retention(world: World) -> No
     assert "input_lost" not in scheduler.events()
 
 
+@scenario()
 def test_commands_that_retention_took_unread_are_told_and_the_rest_is_applied(
     world: World,
 ) -> None:
@@ -124,6 +128,7 @@ def test_commands_that_retention_took_unread_are_told_and_the_rest_is_applied(
     checks.check_stores(world, scheduler)
 
 
+@scenario()
 def test_a_store_that_was_away_for_too_long_is_rebuilt_from_the_log(world: World) -> None:
     """Tombstones that it has not seen may be gone from the log."""
     scheduler = world.scheduler().await_owner()
@@ -144,6 +149,7 @@ def test_a_store_that_was_away_for_too_long_is_rebuilt_from_the_log(world: World
     checks.check_stores(world, scheduler)
 
 
+@scenario()
 def test_a_damaged_store_is_rebuilt_from_the_log(world: World) -> None:
     scheduler = world.scheduler().await_owner()
     orders = world.topic()
@@ -161,6 +167,7 @@ def test_a_damaged_store_is_rebuilt_from_the_log(world: World) -> None:
     checks.check_stores(world, scheduler)
 
 
+@scenario()
 def test_commands_that_were_created_again_are_refused_with_the_reason(world: World) -> None:
     scheduler = world.scheduler().await_owner()
     orders = world.topic()
@@ -176,6 +183,7 @@ def test_commands_that_were_created_again_are_refused_with_the_reason(world: Wor
     assert checks.states(world)["reports"].status == "ACTIVE"
 
 
+@scenario()
 def test_state_without_a_mark_is_refused_with_the_reason(world: World) -> None:
     write_state(world, b"acme/theirs", b"whatever it is")
     scheduler = world.scheduler()
@@ -184,6 +192,7 @@ def test_state_without_a_mark_is_refused_with_the_reason(world: World) -> None:
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["store kept", "store lost"])
+@scenario()
 def test_a_state_record_that_cannot_be_read_is_refused_by_name(world: World, kept: bool) -> None:
     scheduler = world.scheduler().await_owner()
     orders = world.topic()

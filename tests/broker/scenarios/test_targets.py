@@ -12,6 +12,7 @@ from schemas.commands import TriggerJob
 from schemas.events import ExecutionFired
 from schemas.units import format_instant
 from tests.broker.scenarios import checks
+from tests.broker.scenarios.played import scenario
 from tests.broker.scenarios.world import SchedulerProcess, World, ids_of, put, until
 
 GAP_S_MAX = 10.0
@@ -59,6 +60,7 @@ def finish(world: World, scheduler: SchedulerProcess) -> None:
     checks.check_stores(world, scheduler)
 
 
+@scenario()
 def test_a_topic_that_is_deleted_fails_its_fires_until_it_is_there_again(world: World) -> None:
     scheduler = world.scheduler().await_owner()
     orders, doomed = world.topic(message_timestamp_type="LogAppendTime"), world.topic("doomed")
@@ -96,6 +98,7 @@ def finish_without(
     assert lost[: len(before)] == before
 
 
+@scenario()
 def test_a_trigger_into_a_deleted_topic_fails_and_the_next_command_is_applied(
     world: World,
 ) -> None:
@@ -124,6 +127,7 @@ def _trigger_succeeds(world: World, trigger: TriggerJob) -> bool:
     return _states(world, "manual")[-1] == "SUCCEEDED"
 
 
+@scenario()
 def test_a_topic_that_never_was_fails_its_fires_until_it_is_created(world: World) -> None:
     scheduler = world.scheduler().await_owner()
     orders = world.topic(message_timestamp_type="LogAppendTime")
@@ -141,6 +145,7 @@ def test_a_topic_that_never_was_fails_its_fires_until_it_is_created(world: World
     assert longest_gap_s(world, orders) < GAP_S_MAX
 
 
+@scenario()
 def test_a_topic_that_finds_messages_too_large_fails_those_and_takes_the_others(
     world: World,
 ) -> None:
@@ -164,6 +169,7 @@ def test_a_topic_that_finds_messages_too_large_fails_those_and_takes_the_others(
     assert longest_gap_s(world, orders) < GAP_S_MAX
 
 
+@scenario()
 def test_a_topic_that_loses_partitions_takes_what_fits_into_those_it_has(world: World) -> None:
     """Created again with fewer: the partition that a keyed message went to is gone."""
     scheduler = world.scheduler().await_owner()
@@ -177,6 +183,7 @@ def test_a_topic_that_loses_partitions_takes_what_fits_into_those_it_has(world: 
 
 
 @pytest.mark.parametrize("payload_bytes", [65_000])
+@scenario()
 def test_a_herd_with_the_largest_payloads_fires_as_a_whole(
     world: World, payload_bytes: int
 ) -> None:

@@ -1,10 +1,12 @@
 """A process that stands still ends itself, so that another can do better."""
 
+from tests.broker.scenarios.played import scenario
 from tests.broker.scenarios.world import World, put, until
 
 STUCK_EXIT = 70
 
 
+@scenario()
 def test_a_loop_that_is_stuck_ends_the_process_and_another_takes_its_partitions(
     world: World,
 ) -> None:

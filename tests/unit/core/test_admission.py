@@ -372,6 +372,8 @@ def test_a_type_that_is_none_is_refused_with_those_that_there_are(kind: Any) -> 
         ({"type": "pause", "definition": {}}, "definition"),
         ({"type": "delete", "if_match": "1"}, "if_match"),
         ({"type": "delete", "if_match": -1}, "if_match"),
+        ({"type": "delete", "if_match": True}, "if_match"),
+        ({"type": "delete", "if_match": 1.5}, "if_match"),
         ({"type": "trigger", "payload_base64": "a$b"}, "payload_base64"),
         ({"type": "trigger", "payload": 1, "payload_base64": "YQ=="}, "payload_base64"),
         ({"type": "trigger", "payload": "x" * 65_535}, "payload"),

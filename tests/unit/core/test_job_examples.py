@@ -187,6 +187,23 @@ def test_late_one_offs_and_ticks_that_were_passed_over_together_are_one_record(
     assert fired(owner) == [HOUR]
 
 
+def test_a_late_one_off_is_passed_over_once_the_tick_behind_its_acceptance_is(
+    owner: Owner,
+) -> None:
+    owner.send(put(at(T0 - 40_000), {"every": "7s"}), T0)
+    owner.pass_time(T0 + 20_000)
+    assert missed(owner) == [(-40_000, 7_000, 2, "policy")]
+    assert fired(owner) == [14_000]
+
+
+def test_late_one_offs_of_a_paused_job_are_all_recorded_at_once(owner: Owner) -> None:
+    owner.send(put({"cron": "0 0 1 1 *"}), T0)
+    owner.send(ask(PauseJob), T0)
+    owner.send(put(at(T0 - 30_000), at(T0 - 10_000), {"now": True}), T0)
+    owner.pass_time(T0 + SECOND)
+    assert missed(owner) == [(ms, ms, 1, "paused") for ms in (-30_000, -10_000, 0)]
+
+
 @pytest.mark.parametrize("at_ms", [T0 - 30_000, T0])
 def test_a_one_off_that_cannot_be_told_from_one_that_ran_is_refused(
     owner: Owner, at_ms: int

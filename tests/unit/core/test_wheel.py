@@ -70,21 +70,22 @@ def drain(wheel: Wheel, index: Index, now_ms: int, limit: int = 1_000) -> list[b
 
 # --- against the list, at random -----------------------------------------------------------------
 
-MOMENTS = st.integers(0, 40 * 1_000 // 250).map(lambda n: n * 250)
+MOMENTS = st.one_of(st.integers(0, 14), st.integers(0, 160)).map(lambda n: n * 250)
+TENANTS = st.sampled_from([0, 0, 0, 1, 2, 3])
 ACTIONS = st.one_of(
     st.tuples(st.just("wait"), st.sampled_from([0, 1, 250, 999, 1_000, 4_000, 9_000, 30_000])),
     st.tuples(st.just("draw"), st.sampled_from([1, 3, 40, 1_000])),
     st.tuples(
         st.just("add"),
-        st.lists(st.tuples(MOMENTS, st.integers(0, 3), st.integers(0, 40)), max_size=12),
+        st.lists(st.tuples(MOMENTS, TENANTS, st.integers(0, 40)), max_size=12),
     ),
-    st.tuples(st.just("add many"), st.tuples(MOMENTS, st.integers(0, 3), st.integers(20, 60))),
+    st.tuples(st.just("add many"), st.tuples(MOMENTS, TENANTS, st.integers(20, 60))),
     st.tuples(st.just("delete"), st.integers(0, 10_000)),
 )
 
 
 @given(
-    first=st.lists(st.tuples(MOMENTS, st.integers(0, 3), st.integers(0, 40)), max_size=60),
+    first=st.lists(st.tuples(MOMENTS, TENANTS, st.integers(0, 40)), max_size=60),
     actions=st.lists(ACTIONS, max_size=25),
 )
 @settings(max_examples=400, deadline=None)
@@ -176,6 +177,58 @@ def test_keys_of_one_second_are_drawn_when_their_millisecond_has_come() -> None:
         assert wheel.deadline_ms() == T0 + ms
         assert drain(wheel, index, T0 + ms - 1) == []
         assert drain(wheel, index, T0 + ms) == [key(T0 + ms)]
+
+
+def test_an_earlier_key_of_the_same_second_moves_the_deadline() -> None:
+    index = Index()
+    for ms in (100, 900):
+        index.put(key(T0 + ms, job=ms))
+    wheel = wheel_of(index)
+    wheel.load(T0)
+    drain(wheel, index, T0 + 100)
+    index.put(key(T0 + 400))
+    wheel.add(key(T0 + 400))
+    assert wheel.deadline_ms() == T0 + 400
+    assert drain(wheel, index, T0 + 400) == [key(T0 + 400)]
+
+
+def test_keys_that_come_out_of_order_are_drawn_in_order() -> None:
+    index = Index()
+    wheel = wheel_of(index)
+    wheel.load(T0)
+    for ms in (2_750, 2_250, 2_500):
+        index.put(key(T0 + ms))
+        wheel.add(key(T0 + ms))
+    assert drain(wheel, index, T0 + 2_250) == [key(T0 + 2_250)]
+    assert drain(wheel, index, T0 + 2_999) == [key(T0 + 2_500), key(T0 + 2_750)]
+
+
+def test_a_key_before_those_held_of_an_overfull_second_is_not_lost() -> None:
+    index = Index()
+    for n in range(20):
+        index.put(key(T0 + 500 + n, job=n))
+    wheel = wheel_of(index)
+    wheel.load(T0)
+    drawn = step(wheel, index, T0 + 900, 2)
+    for ms in (100, 502, 503, 900):
+        one = key(T0 + ms, job=100 + ms)
+        index.put(one)
+        wheel.add(one)
+    drawn += drain(wheel, index, T0 + 900)
+    assert len(drawn) == len(set(drawn)) == 24 and not index.keys
+
+
+def test_many_overfull_tenants_are_read_in_small_pieces_once_the_wheel_is_full() -> None:
+    index = Index()
+    for n in range(7 * 600):
+        index.put(key(T0 + 500 + n // 7 % 400, tenant=n % 7, job=n))
+    wheel = wheel_of(index, keys_max=10, share=500)
+    wheel.load(T0)
+    drawn: list[bytes] = []
+    for ms in range(500, 1_000, 25):
+        drawn += drain(wheel, index, T0 + ms, limit=50)
+        assert wheel.size() <= 10 + 500 + 7 * QUANTUM
+    assert len(drawn) == len(set(drawn)) == 7 * 600
 
 
 def test_an_earlier_key_wakes_a_tenant_that_waits_for_a_later_one() -> None:

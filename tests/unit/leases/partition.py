@@ -189,7 +189,8 @@ class Partition:
         """A job of a handler; without a schedule it never ticks by itself."""
         when = schedule or {"at": "2099-01-01T00:00:00Z"}
         spec = JobSpec(
-            schedules=(ScheduleSpec(**when),), worker=WorkerTargetSpec(handler=handler),
+            schedules=(ScheduleSpec(**when),),
+            worker=WorkerTargetSpec(handler=handler),
             payload=payload,
         )
         return self.send(PutJob(tenant=tenant, job=job, spec=spec))

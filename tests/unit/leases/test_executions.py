@@ -39,9 +39,7 @@ DEFINITION = JobDefinition(
 )
 
 
-def state_of(
-    *executions: OpenExecution, status: JobStatus = "ACTIVE", life: int = 1
-) -> JobState:
+def state_of(*executions: OpenExecution, status: JobStatus = "ACTIVE", life: int = 1) -> JobState:
     hold = Hold(reason="paused", since_ms=NOW - 2) if status == "PAUSED" else None
     return JobState(
         txn=9, life=life, version=2, sequence=40, status=status, hold=hold, open=executions
@@ -79,9 +77,9 @@ def delete(state: JobState) -> Moved:
 
 
 def lease(state: JobState) -> Moved:
-    return decide.leased(
-        KEY, state, state.open[0], Placed("w-2", 5), fence=88, now_ms=NOW, txn=10
-    )[0]
+    return decide.leased(KEY, state, state.open[0], Placed("w-2", 5), fence=88, now_ms=NOW, txn=10)[
+        0
+    ]
 
 
 def reporting(kind: ReportKind, **fields: Any) -> Callable[[JobState], Moved | None]:
@@ -122,9 +120,7 @@ ARROWS = {
     "cancel what closes": Arrow("CLOSING", cancel, "CLOSING", "", tell="cancel"),
     "success": Arrow("RUNNING", SUCCEEDED, "", "SUCCEEDED"),
     "failure": Arrow("RUNNING", FAILED, "", "FAILED(connection)"),
-    "time-out": Arrow(
-        "RUNNING", reporting("outcome", state="TIMED_OUT"), "", "FAILED(timed_out)"
-    ),
+    "time-out": Arrow("RUNNING", reporting("outcome", state="TIMED_OUT"), "", "FAILED(timed_out)"),
     "failure without a known reason": Arrow(
         "RUNNING", reporting("outcome", state="FAILED", reason="whim"), "", "FAILED(error)"
     ),

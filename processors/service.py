@@ -19,6 +19,7 @@ from streams.runner import Runner, TaskThread, watch
 from streams.takeover import TakeOver
 from streams.task import Parts
 
+from .core.slots import WORKER_SILENT_MS
 from .core.zones import PINNED
 from .jobs import Budget
 from .scheduler import Scheduler
@@ -78,7 +79,7 @@ def build_slots(
     def make_logic(partition: int) -> Slots:
         logics[partition] = logic = Slots(
             namespace=service.namespace, partition=partition, partitions=service.partitions,
-            alarm=alarm,
+            alarm=alarm, worker_silent_ms=min(WORKER_SILENT_MS, service.lease_ms),
         )  # fmt: skip
         return logic
 

@@ -49,10 +49,19 @@ class _Step:
 class Slots:
     """Decides who may hold how many places (`streams.binding.Logic`)."""
 
-    def __init__(self, *, namespace: str, partition: int, partitions: int, alarm: Alarm) -> None:
+    def __init__(
+        self,
+        *,
+        namespace: str,
+        partition: int,
+        partitions: int,
+        alarm: Alarm,
+        worker_silent_ms: int = slots.WORKER_SILENT_MS,
+    ) -> None:
         self._partition = partition
         self._partitions = partitions
         self._alarm = alarm
+        self._worker_silent_ms = worker_silent_ms
         self._grants = topic_name(namespace, SLOT_GRANTS)
         self._slot_state = topic_name(namespace, SLOT_STATE_TOPIC)
         self._limits: dict[str, SlotState] = {}
@@ -173,7 +182,9 @@ class Slots:
         before = self._state(step, limit)
         settle_ms = self._settle_ms.get(limit)
         settle = settle_ms is not None and settle_ms <= now_ms
-        state, changed = slots.grant(before, now_ms, settle=settle)
+        state, changed = slots.grant(
+            before, now_ms, settle=settle, silent_ms=self._worker_silent_ms
+        )
         step.states[limit] = state
         if changed:
             step.keep.add(limit)
@@ -210,7 +221,7 @@ class Slots:
             self._sent_ms.get((limit, name), 0) + SEND_AGAIN_MS
             for name in slots.unanswered(state, now_ms)
         ]
-        silent_ms = slots.falls_silent_ms(state, now_ms)
+        silent_ms = slots.falls_silent_ms(state, now_ms, self._worker_silent_ms)
         if silent_ms is not None:
             times.append(silent_ms)
         if limit in self._settle_ms:

@@ -121,6 +121,8 @@ WORKER_DRAIN_MS: Final = 30_000
 WORKER_DRAIN_MS_MAX: Final = 6 * 3_600_000
 WORKER_FLUSH_MS: Final = 5_000
 OFFER_EVERY_MS: Final = 5_000
+OFFERS_PER_LEASE: Final = 4
+"""Where leases are short, offers are more frequent."""
 OFFER_CHANGED_MS_MIN: Final = 100
 LOG_SILENT_MS: Final = 5_000
 """When the log has left something unanswered for so long, a worker starts nothing new."""

@@ -36,6 +36,7 @@ class LeaseTimes(msgspec.Struct, frozen=True, gc=False):
     sweep_ms: int
     remember_ms: int
     silent_ms: int
+    offer_ms: int
 
 
 def times_of(length_ms: int) -> LeaseTimes:
@@ -50,6 +51,8 @@ def times_of(length_ms: int) -> LeaseTimes:
         sweep_ms=min(limits.SWEEP_MS_MAX, length_ms // limits.SWEEPS_PER_LEASE),
         remember_ms=2 * length_ms,
         silent_ms=min(limits.LOG_SILENT_MS, length_ms // limits.RENEWALS_PER_LEASE),
+        # Who has not offered for the length of a lease gets nothing new.
+        offer_ms=min(limits.OFFER_EVERY_MS, length_ms // limits.OFFERS_PER_LEASE),
     )
 
 

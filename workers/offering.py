@@ -19,7 +19,7 @@ class Offering:
 
     def __init__(
         self, *, pool: str, worker: str, inbox_partition: int, handlers: tuple[str, ...],
-        places: int,
+        places: int, every_ms: int = limits.OFFER_EVERY_MS,
     ) -> None:  # fmt: skip
         self._pool = pool
         self._worker = worker
@@ -30,7 +30,8 @@ class Offering:
         self._n = 0
         self._offered: deque[tuple[int, int]] = deque()
         self._draining = False
-        self._offered_ms = -limits.OFFER_EVERY_MS
+        self._every_ms = every_ms
+        self._offered_ms = -every_ms
         self._changed = True
 
     def ran(self, run_ms: float) -> None:
@@ -61,7 +62,7 @@ class Offering:
         """When to offer next, as far as is known now."""
         if self._changed or self._differs():
             return self._offered_ms + limits.OFFER_CHANGED_MS_MIN
-        return self._offered_ms + limits.OFFER_EVERY_MS
+        return self._offered_ms + self._every_ms
 
     def offer(self, now_ms: int) -> WorkerOffer:
         """The next offer."""

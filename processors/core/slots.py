@@ -26,7 +26,8 @@ from schemas.slots import (
 from .slot_board import Board
 
 WORKER_SILENT_MS: Final = 15_000
-"""A worker that says nothing for so long gets nothing new."""
+"""A worker that says nothing for so long gets nothing new. Where leases are shorter, so is this:
+what a dead worker is given is lost once, not once again with each lease."""
 PARTITION_SILENT_MS: Final = 30_000
 """Of a partition that says nothing for so long only what it holds counts."""
 TOLD_NOTHING: Final = -1
@@ -144,7 +145,7 @@ def _highest(held: Mapping[str, int], demand: Demand) -> dict[str, int]:
 
 
 def grant(
-    state: SlotState, now_ms: int, *, settle: bool = False
+    state: SlotState, now_ms: int, *, settle: bool = False, silent_ms: int = WORKER_SILENT_MS
 ) -> tuple[SlotState, tuple[SlotsGranted, ...]]:
     """Divide the places: the state afterwards and the grants that changed.
 
@@ -157,7 +158,7 @@ def grant(
         places={
             worker: offer.places + offer.ahead
             for worker, offer in state.workers.items()
-            if is_offered(offer, now_ms)
+            if is_offered(offer, now_ms, silent_ms)
         },
         handlers={worker: offer.handlers for worker, offer in state.workers.items()},
     )
@@ -180,7 +181,7 @@ def grant(
         worker: offer
         for worker, offer in state.workers.items()
         if worker in board.places
-        or now_ms - offer.seen_ms < WORKER_SILENT_MS
+        or now_ms - offer.seen_ms < silent_ms
         or any(worker in row.granted or worker in row.held for row in board.rows)
     }
     if not changed and len(workers) == len(state.workers):
@@ -204,9 +205,9 @@ def grant_of(state: SlotState, name: str) -> SlotsGranted:
     )
 
 
-def is_offered(offer: Offered, now_ms: int) -> bool:
+def is_offered(offer: Offered, now_ms: int, silent_ms: int = WORKER_SILENT_MS) -> bool:
     """Whether a worker may be given something new."""
-    return not offer.draining and now_ms - offer.seen_ms < WORKER_SILENT_MS
+    return not offer.draining and now_ms - offer.seen_ms < silent_ms
 
 
 def is_speaking(demand: Demand, now_ms: int) -> bool:
@@ -223,12 +224,12 @@ def unanswered(state: SlotState, now_ms: int) -> list[str]:
     ]
 
 
-def falls_silent_ms(state: SlotState, now_ms: int) -> int | None:
+def falls_silent_ms(state: SlotState, now_ms: int, silent_ms: int = WORKER_SILENT_MS) -> int | None:
     """When the next worker or partition counts as silent unless it speaks; None: all do."""
     times = [
-        offer.seen_ms + WORKER_SILENT_MS
+        offer.seen_ms + silent_ms
         for offer in state.workers.values()
-        if now_ms - offer.seen_ms < WORKER_SILENT_MS
+        if now_ms - offer.seen_ms < silent_ms
     ]
     times += [
         demand.seen_ms + PARTITION_SILENT_MS

@@ -13,9 +13,12 @@ from processors import topology
 from processors.jobs import Budget
 from processors.scheduler import Scheduler
 from processors.scheduler_topology import SCHEDULER
+from processors.slots import Slots
+from processors.slots_topology import SLOTS
 from processors.targets import TopicTargets
 from schemas import bindings
 from schemas.slots import Places, SlotsGranted, SlotsWanted
+from streams.binding import Logic, Topology
 from streams.crash import unarmed
 from streams.errors import StreamError
 from streams.memory import MemoryLog, MemoryStores
@@ -60,10 +63,11 @@ class Executor:
 class Feed:
     """Meets `streams.task.Inputs` for one task."""
 
-    def __init__(self, world: Around, partition: int) -> None:
+    def __init__(self, world: Around, partition: int, topics: tuple[str, ...]) -> None:
         self._world = world
+        self._topics = topics
         self._reader = MemoryLog(world.broker).reader("inputs", committed=True)
-        self._logs = [world.partition(topic, partition) for topic in SCHEDULER.inputs]
+        self._logs = [world.partition(topic, partition) for topic in topics]
         self._seen: list[int] = []
         self._token = 0
         self.stalled_until_ms = 0
@@ -74,7 +78,7 @@ class Feed:
         self._seen = []
 
     def stop(self, partition: int) -> None:
-        self._reader.unassign([(name(topic), partition) for topic in SCHEDULER.inputs])
+        self._reader.unassign([(name(topic), partition) for topic in self._topics])
 
     def pause(self, partition: int, topic: str) -> None:
         self._reader.pause([(name(topic), partition)])
@@ -96,28 +100,50 @@ class Feed:
             task.receive(self._token, records, topic)
 
 
-class Owner:
-    """One process's task for one partition."""
+def scheduler(world: Around, partition: int) -> Scheduler:
+    return Scheduler(
+        namespace=NAMESPACE, partition=partition, partitions=world.partitions, cluster="c",
+        cluster_key=b"key" * 8, tz="sim", budget=Budget(), alarm=world.alarm,
+        targets=TopicTargets(MemoryLog(world.broker).topics(), world.alarm),
+        lease_ms=world.lease_ms,
+    )  # fmt: skip
 
-    def __init__(self, world: Around, partition: int, stores: MemoryStores) -> None:
+
+def slots(world: Around, partition: int) -> Slots:
+    return Slots(
+        namespace=NAMESPACE, partition=partition, partitions=world.partitions, alarm=world.alarm
+    )
+
+
+PROCESSORS: Mapping[str, tuple[Topology, Callable[[Around, int], Logic]]] = {
+    "scheduler": (SCHEDULER, scheduler),
+    "slots": (SLOTS, slots),
+}
+
+
+class Owner:
+    """One process's task for one partition of a processor."""
+
+    def __init__(
+        self, world: Around, partition: int, stores: MemoryStores, processor: str = "scheduler"
+    ) -> None:
         self.world = world
         self.stores = stores
+        self.processor = processor
+        topology, make = PROCESSORS[processor]
+        self._urgent = topology.urgent
+        self.logic = make(world, partition)
         log = MemoryLog(world.broker)
-        self.logic = Scheduler(
-            namespace=NAMESPACE, partition=partition, partitions=world.partitions, cluster="c",
-            cluster_key=b"key" * 8, tz="sim", targets=TopicTargets(log.topics(), world.alarm),
-            budget=Budget(), alarm=world.alarm, lease_ms=world.lease_ms,
-        )  # fmt: skip
         self.executor = Executor(world)
-        self.feed = Feed(world, partition)
+        self.feed = Feed(world, partition, topology.inputs)
         take_over = TakeOver(
-            SCHEDULER, namespace=NAMESPACE, cluster="c", partitions=world.partitions, log=log,
+            topology, namespace=NAMESPACE, cluster="c", partitions=world.partitions, log=log,
             stores=stores, clock=world.clock, alarm=world.alarm, crash=unarmed,
         )  # fmt: skip
         self.task = PartitionTask(
             partition,
             Parts(
-                topology=SCHEDULER, namespace=NAMESPACE, owner="o", logic=self.logic,
+                topology=topology, namespace=NAMESPACE, owner="o", logic=self.logic,
                 take_over=take_over, executor=self.executor, inputs=self.feed,
                 outbox=log.outbox("outbox"), clock=world.clock, alarm=world.alarm, crash=unarmed,
             ),
@@ -139,7 +165,7 @@ class Owner:
         now_s = self.world.clock.monotonic_s()
         if self._ends is None and self.task.wants_ends:
             partition = self.task.partition
-            ends = {t: self.world.partition(t, partition).end for t in SCHEDULER.urgent}
+            ends = {t: self.world.partition(t, partition).end for t in self._urgent}
             at_s = now_s + self.world.rng.choice((0.005, 0.1))
             self._ends = (at_s, self.world.clock.wall_ms(), ends)
         elif self._ends is not None and self._ends[0] <= now_s:

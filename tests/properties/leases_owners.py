@@ -150,7 +150,7 @@ class Owner:
         )  # fmt: skip
         self._ends: tuple[float, int, dict[str, int]] | None = None
 
-    def turn(self, *, assigned: bool) -> None:
+    def turn(self, *, assigned: bool = True) -> None:
         """What the runner does in one round, for this task."""
         task, world = self.task, self.world
         self.executor.run()

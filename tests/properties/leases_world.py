@@ -29,7 +29,7 @@ from streams.memory.partition import MemoryPartition
 from streams.ports import Produced, Record
 from streams.topics import PER_TASK
 from tests.properties.leases_log import INBOX, INBOXES, NAMESPACE, Topics, decoded, name
-from tests.properties.leases_owners import HonestSlots, Owner
+from tests.properties.leases_owners import PROCESSORS, HonestSlots, Owner
 from tests.properties.leases_workers import Run, Worker
 
 FAR = "2099-01-01T00:00:00Z"
@@ -39,9 +39,10 @@ JOBS = [("a", "j1"), ("a", "j2"), ("a", "j3"), ("b", "j4"), ("b", "j5"), ("c", "
 
 
 class World:
-    """One installation. `play` lets things happen, `heal` lets them come to rest."""
+    """One installation. `play` lets things happen, `heal` lets them come to rest. Its places are
+    owned by the real slots processor, or by one that is honest and simple."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, real_slots: bool = False) -> None:
         self.seed = seed
         self.rng = rng = Random(seed)
         self.clock = ManualClock(1_772_445_600_000)
@@ -59,10 +60,11 @@ class World:
                 append_time=spec.append_time,
             )  # fmt: skip
         self.broker.create_topic("orders", 2)
-        self.stores = [MemoryStores() for _ in range(2)]
-        self.owners = [Owner(self, p, self.stores[0]) for p in range(self.partitions)]
+        self.stores = {kind: [MemoryStores() for _ in range(2)] for kind in PROCESSORS}
+        self.owners = self._owners("scheduler")
+        self.slots = self._owners("slots") if real_slots else []
+        self.honest_slots = HonestSlots(self) if not real_slots else None
         self.zombies: list[tuple[int, Owner]] = []
-        self.slots = HonestSlots(self)
         self.workers: list[Worker] = []
         self.runs: list[Run] = []
         self.alarms: list[tuple[str, Mapping[str, Any]]] = []
@@ -74,6 +76,10 @@ class World:
             self._start_worker()
         for _ in range(6):
             self._put()
+
+    def _owners(self, processor: str) -> list[Owner]:
+        stores = self.stores[processor][0]
+        return [Owner(self, p, stores, processor) for p in range(self.partitions)]
 
     def alarm(self, event: str, **values: Any) -> None:
         self.alarms.append((event, values))
@@ -107,8 +113,9 @@ class World:
 
     def round(self) -> None:
         """Everybody has a turn, in any order."""
-        turns: list[Callable[[], None]] = [self.slots.step]
-        turns += [lambda o=o: o.turn(assigned=True) for o in self.owners]  # type: ignore[misc]
+        owners = self.owners + self.slots
+        turns: list[Callable[[], None]] = [owner.turn for owner in owners]
+        turns += [self.honest_slots.step] if self.honest_slots is not None else []
         turns += [w.step for w in self.workers]
         if self.faulty:
             self.rng.shuffle(turns)
@@ -227,11 +234,13 @@ class World:
     def _change_owner(self) -> None:
         """By plan, by a crash, or while the former owner does not know it yet; on the same machine,
         on one that was the owner some time ago, or on a new one."""
+        owners = self.slots if self.slots and self.rng.random() < 0.4 else self.owners
         partition = self.rng.randrange(self.partitions)
-        before = self.owners[partition]
-        stores = self.rng.choice((before.stores, *self.stores))
+        before = owners[partition]
+        known = self.stores[before.processor]
+        stores = self.rng.choice((before.stores, *known))
         if self.rng.random() < 0.4:
-            stores = next(s for s in (*self.stores, MemoryStores()) if s is not before.stores)
+            stores = next(s for s in (*known, MemoryStores()) if s is not before.stores)
             self.zombies.append((self.mono_ms + self.rng.choice((50, 500, 2_000)), before))
         elif before.task.busy or self.rng.random() < 0.5:
             before.crash()
@@ -241,10 +250,11 @@ class World:
             stores = MemoryStores()
         if self.rng.random() < 0.2:
             self.clock.advance(self.pace * self.rng.choice((500, 2_000)))
-        self.owners[partition] = Owner(self, partition, stores)
+        owners[partition] = Owner(self, partition, stores, before.processor)
 
     def _drop_transaction(self) -> None:
-        client = f"{NAMESPACE}-scheduler-{self.rng.randrange(self.partitions)}"
+        processor = self.rng.choice(("scheduler", "slots") if self.slots else ("scheduler",))
+        client = f"{NAMESPACE}-{processor}-{self.rng.randrange(self.partitions)}"
         error = Doubt("the coordinator went away")
         operations: tuple[Operation, ...] = ("commit", "commit", "write", "init")
         operation = self.rng.choice(operations)

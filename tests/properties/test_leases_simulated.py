@@ -28,7 +28,7 @@ ROUNDS = 400
 
 @pytest.mark.parametrize("seed", sorted({*range(SEEDS), *PINNED}))
 def test_every_execution_comes_to_one_end_and_no_two_runs_of_a_job_overlap(seed: int) -> None:
-    world = World(seed)
+    world = World(seed, real_slots=seed % 6 == 0)
     for _ in range(8):
         world.play(ROUNDS // 8)
         assert_memory_holds_what_is(world)

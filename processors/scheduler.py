@@ -193,20 +193,28 @@ class Scheduler:
         """Decide what is due, fairly over tenants, then lease what waits; at most `limit`."""
         assert self._wheel is not None
         self._wheel.load(now_ms)
-        entries = self._leasing.lapsed(now_ms, limit)
-        entries += self._wheel.draw(now_ms, limit - len(entries))
-        if entries:
-            owners = [owner_of(entry) for entry in entries]
-            self._jobs.load(txn, owners)
-            for entry, job_key in zip(entries, owners, strict=True):
-                try:
-                    self._decide_due(txn, entry, job_key, now_ms)
-                except Exception as error:
-                    raise DueEntryCrashed(entry, repr(error)) from error
+        entries, decided = self._leasing.lapsed(now_ms, limit), 0
+        # In portions, since payloads may be large.
+        while decided < limit and txn.bytes <= limits.TRANSACTION_BYTES_MAX:
+            entries += self._wheel.draw(now_ms, min(DRAW_MAX, limit - decided) - len(entries))
+            if not entries:
+                break
+            self._decide_entries(txn, entries, now_ms)
+            decided += len(entries)
+            entries = []
         self._running.send_again(txn, now_ms)
         # However much is due, what waits has its share of the step.
-        left = max(limit - len(entries), limit // LEASES_SHARE)
-        return len(entries) + self._running.lease_waiting(txn, now_ms, left)
+        left = max(limit - decided, limit // LEASES_SHARE)
+        return decided + self._running.lease_waiting(txn, now_ms, left)
+
+    def _decide_entries(self, txn: Transaction, entries: list[bytes], now_ms: int) -> None:
+        owners = [owner_of(entry) for entry in entries]
+        self._jobs.load(txn, owners)
+        for entry, job_key in zip(entries, owners, strict=True):
+            try:
+                self._decide_due(txn, entry, job_key, now_ms)
+            except Exception as error:
+                raise DueEntryCrashed(entry, repr(error)) from error
 
     def _decide_due(self, txn: Transaction, entry: bytes, job_key: bytes, now_ms: int) -> None:
         """An entry that the state no longer asks for is nobody's: the wheel is only a cache."""
@@ -639,6 +647,8 @@ def _skipped(execution: OpenExecution) -> str:
 
 LEASES_SHARE: Final = 4
 """Of what a step may decide, this part is kept for what waits for a place."""
+DRAW_MAX: Final = 250
+"""Due entries decided before a step looks again at how large it has become."""
 TOO_MANY = Refusal(
     "too_many_commands", f"{limits.COMMAND_IDS_MAX} commands with ids within an hour"
 )

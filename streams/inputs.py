@@ -36,6 +36,8 @@ class InputThread:
         self._tokens: dict[int, int] = {}
         self._topics: dict[int, tuple[str, ...]] = {}
         self._closing = False
+        self.failed: Exception | None = None
+        """Why nothing will come any more, if so."""
         self._thread = threading.Thread(target=self._run, name="inputs", daemon=True)
         self._thread.start()
 
@@ -84,6 +86,12 @@ class InputThread:
         return topic_name(self._namespace, topic)
 
     def _run(self) -> None:
+        try:
+            self._feed()
+        except Exception as error:  # noqa: BLE001 - nobody would hear of it, and nothing would come
+            self.failed = error
+
+    def _feed(self) -> None:
         while not self._closing:
             self._serve()
             if not self._tokens:

@@ -21,6 +21,8 @@ from .task import PartitionTask, Parts, Stage
 
 POLL_EVERY_S: Final = 0.1
 """At least this often the group is polled; it also bounds how late a revocation is seen."""
+LOOK_EVERY_S: Final = 1.0
+"""How often the watchdog looks."""
 SPIN_S: Final = 0.0005
 
 Message = Callable[[], None]
@@ -129,6 +131,8 @@ class Runner:
             if task.wants_take_over and partition in owned:
                 task.take_over()
         self._ask_ends()
+        if self._inputs.failed is not None:
+            self.fatal = StreamError(f"reading the inputs failed: {self._inputs.failed!r}")
         if (now_s - self._last_positions_s) * 1_000 >= limits.GROUP_OFFSETS_EVERY_MS:
             self._last_positions_s = now_s
             read = {
@@ -244,13 +248,18 @@ class Runner:
 
 def watch(runner: Runner, clock: Clock, give_up: Callable[[str], None]) -> threading.Thread:
     """Start a thread that calls `give_up` when the loop, or a task with a commit under way, has
-    stood still for `WATCHDOG_MS`: another process can do better."""
+    stood still for `WATCHDOG_MS`: another process can do better. A process that stood still as a
+    whole (stopped, suspended) first gets the time to go on."""
 
     def look() -> None:
         bound_s = limits.WATCHDOG_MS / 1_000
         pause = threading.Event()
-        while not pause.wait(1.0):
-            now_s = clock.monotonic_s()
+        looked_s = clock.monotonic_s()
+        while not pause.wait(LOOK_EVERY_S):
+            slept_s, looked_s = clock.monotonic_s() - looked_s, clock.monotonic_s()
+            if slept_s > 2 * LOOK_EVERY_S:
+                continue
+            now_s = looked_s
             if now_s - runner.last_tick_s > bound_s:
                 give_up(f"the loop has stood still for {bound_s:.0f} s")
             for task in list(runner.tasks.values()):

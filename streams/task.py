@@ -499,8 +499,9 @@ class PartitionTask:
 
         def commit() -> Committed:
             if txn.forwards:
+                dropped = outbox.dropped
                 outbox.send(txn.forwards)
-                if not outbox.flush(limits.OUTBOX_FLUSH_S):
+                if not outbox.flush(limits.OUTBOX_FLUSH_S) or outbox.dropped != dropped:
                     raise Doubt("a forwarded command was not acknowledged")
                 producer.write(txn.records, report=report, careful=careful)
             delivered = producer.commit(COMMIT_S)

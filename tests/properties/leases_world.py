@@ -70,6 +70,7 @@ class World:
         self.alarms: list[tuple[str, Mapping[str, Any]]] = []
         self.commands = 0
         self._seen: list[str] = []
+        self._job: tuple[str, str] | None = None
         self._items = Topics(self, [(INBOX, p) for p in range(INBOXES)], from_end=False)
         self._fences: dict[tuple[str, str], int] = {}
         for _ in range(2):
@@ -160,8 +161,16 @@ class World:
             self.produce(topology.COMMANDS, partition, value, lossy=False)  # nobody answered
 
     def _about_a_job(self, kind: Callable[..., AnyCommand], **fields: Any) -> None:
-        tenant, job = self.rng.choice(JOBS)
+        tenant, job = self._job or self.rng.choice(JOBS)
         self.send(kind(tenant=tenant, job=job, **fields))
+
+    def _burst(self) -> None:
+        """Several commands about one job at once: they may well be decided in one transaction."""
+        self._job = self.rng.choice(JOBS)
+        acts = (self._put, self._put, self._trigger, self._delete, self._pause, self._resume)
+        for act in self.rng.choices(acts, k=4):
+            act()
+        self._job = None
 
     def _put(self) -> None:
         rng = self.rng
@@ -341,5 +350,5 @@ ACTS: list[tuple[Callable[[World], None], int]] = [
     (World._delete, 5), (World._cancel, 8), (World._start_worker, 12), (World._kill_worker, 6),
     (World._freeze_worker, 4), (World._drain_worker, 5), (World._change_owner, 6),
     (World._drop_transaction, 5), (World._stall_input, 8), (World._sleep, 2), (World._jump, 4),
-    (World._garbage, 2),
+    (World._garbage, 2), (World._burst, 6),
 ]  # fmt: skip

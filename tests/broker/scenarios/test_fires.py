@@ -125,6 +125,18 @@ def test_a_command_without_an_id_is_forwarded_under_the_place_it_came_from(
     checks.check_log(world)
 
 
+@scenario(partitions=4)
+def test_a_command_whose_forwarding_failed_is_forwarded_again(world: World) -> None:
+    scheduler = world.scheduler(patch="drop_the_first_forward").await_owner()
+    orders = world.topic()
+    world.send(put(world.job_on(2), orders), partition=0)
+    until(lambda: len(checks.changes(world)) == 1, "the command to take effect", scheduler)
+    assert "take_over_again" in scheduler.events()
+    assert scheduler.terminate() == 0
+    checks.check_log(world)
+    checks.check_stores(world, scheduler)
+
+
 @scenario(partitions=2)
 def test_a_command_forwarded_twice_goes_to_quarantine(world: World) -> None:
     scheduler = world.scheduler().await_owner()

@@ -146,9 +146,8 @@ def test_a_due_entry_that_crashes_breaks_its_job_and_no_other(world: World) -> N
     assert (span.reason, span.first, span.last, span.count) == ("error", soon_ms, soon_ms, 1)
     assert {s.reason for s in checks.missed(world) if s.job == "crash"} >= {"error"}
     broken = [change for change in checks.changes(world) if change.change == "break"]
-    assert [(change.reason, change.job) for change in broken] == [
-        ("decision", "crash"), ("decision", "crash-once"),
-    ]  # fmt: skip
+    assert {change.reason for change in broken} == {"decision"}
+    assert sorted(change.job for change in broken) == ["crash", "crash-once"]
     assert scheduler.events().count("due_entry_crashed") == 2
     fires = len(checks.fired(world))
     until(lambda: len(checks.fired(world)) >= fires + 2 * len(good), "the others", scheduler)

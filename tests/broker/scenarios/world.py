@@ -116,6 +116,10 @@ class SchedulerProcess:
             if record.key == MARK_KEY and mark_of(record).owner == self.member
         }
 
+    def marks(self) -> int:
+        """How many marks there are since it was started."""
+        return sum(record.key == MARK_KEY for record in self._marks.refresh())
+
     def owned_lately(self) -> set[int]:
         """Partitions whose newest mark is its."""
         newest = {

@@ -3,7 +3,7 @@
 Each step is what the task does: decide, finish, commit, store, memory, outbox.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -102,11 +102,12 @@ class Partition:
 
     # --- steps ---------------------------------------------------------------------------------
 
-    def apply(self, topic: str, value: bytes) -> None:
-        """Read one input record now, and decide what follows at once."""
+    def apply(self, topic: str, *values: bytes) -> None:
+        """Read input records now, in one step, and decide what follows at once."""
         txn = self._begin()
-        record = Record(topic_name("h", topic), 0, self.seq, self.now_ms, None, value)
-        self.scheduler.apply(txn, record, self.now_ms)
+        for value in values:
+            record = Record(topic_name("h", topic), 0, self.seq, self.now_ms, None, value)
+            self.scheduler.apply(txn, record, self.now_ms)
         self._commit(txn)
         self.settle()
 
@@ -173,30 +174,36 @@ class Partition:
 
     def send(self, command: AnyCommand) -> Any:
         """Append a command and read it at once; the reply."""
-        self.commands += 1
-        asked = msgspec.structs.replace(
-            command, reply_to="me", command_id=command.command_id or f"c{self.commands}"
-        )
+        return self.send_together(command)[0]
+
+    def send_together(self, *commands: AnyCommand) -> Sequence[Any]:
+        """Append commands and read them in one step; the replies."""
+        values = []
+        for command in commands:
+            self.commands += 1
+            asked = msgspec.structs.replace(
+                command, reply_to="me", command_id=command.command_id or f"c{self.commands}"
+            )
+            values.append(bindings.COMMANDS[type(command).__name__].encode(asked))
         before = len(self.replies)
-        self.apply(topology.COMMANDS, bindings.COMMANDS[type(command).__name__].encode(asked))
-        assert len(self.replies) == before + 1
-        return self.replies[-1]
+        self.apply(topology.COMMANDS, *values)
+        assert len(self.replies) == before + len(commands)
+        return self.replies[before:]
 
     def put(
         self, job: str = "j", tenant: str = "t", handler: str = "h", payload: bytes = b"{}",
-        **schedule: str,
+        **schedule: Any,
     ) -> Any:  # fmt: skip
         """A job of a handler; without a schedule it never ticks by itself."""
-        when = schedule or {"at": "2099-01-01T00:00:00Z"}
+        when: dict[str, Any] = schedule or {"at": "2099-01-01T00:00:00Z"}
         spec = JobSpec(
-            schedules=(ScheduleSpec(**when),),
-            worker=WorkerTargetSpec(handler=handler),
+            schedules=(ScheduleSpec(**when),), worker=WorkerTargetSpec(handler=handler),
             payload=payload,
-        )
+        )  # fmt: skip
         return self.send(PutJob(tenant=tenant, job=job, spec=spec))
 
-    def put_topic(self, job: str = "j", **schedule: str) -> Any:
-        when = schedule or {"at": "2099-01-01T00:00:00Z"}
+    def put_topic(self, job: str = "j", **schedule: Any) -> Any:
+        when: dict[str, Any] = schedule or {"at": "2099-01-01T00:00:00Z"}
         spec = JobSpec(schedules=(ScheduleSpec(**when),), topic=TopicTargetSpec(name="orders"))
         return self.send(PutJob(tenant="t", job=job, spec=spec))
 
@@ -298,15 +305,11 @@ def shown(event: ExecutionFired | ExecutionMoved) -> str:
 
 def reported(item: WorkItem, kind: ReportKind, **fields: Any) -> Report:
     """A report with the item's token."""
-    named = {
+    named: dict[str, Any] = {
         "tenant": item.tenant, "job": item.job, "execution_id": item.execution_id,
         "ordinal": item.ordinal, "delivery": item.delivery, "token": item.token,
     }  # fmt: skip
     return Report(kind=kind, **(named | fields))
-
-
-def sequences(events: Iterable[Any]) -> list[int]:
-    return [event.sequence for event in events]
 
 
 def instant(ms: int) -> str:

@@ -8,7 +8,15 @@ from processors import topology
 from processors.core import executions as decide
 from processors.core.keys import DUE, KIND_AT, owner_of
 from schemas import limits
-from schemas.commands import CancelExecution, TriggerJob
+from schemas.commands import (
+    CancelExecution,
+    DeleteJob,
+    JobSpec,
+    PutJob,
+    ScheduleSpec,
+    TriggerJob,
+    WorkerTargetSpec,
+)
 from schemas.replies import Accepted, Refused
 from streams.binding import DueEntryCrashed
 from streams.errors import PoisonRecord
@@ -308,6 +316,24 @@ def test_a_new_life_waits_for_what_runs_of_the_former_one() -> None:
     assert_gapless(p)
     ids = [event.execution_id for event in p.events() if hasattr(event, "tz")]
     assert len(set(ids)) == len(ids)
+
+
+def test_a_job_that_is_created_twice_in_one_transaction_has_two_lives() -> None:
+    p = Partition()
+    p.put(job="k")
+    spec = JobSpec(
+        schedules=(ScheduleSpec(now=True),), worker=WorkerTargetSpec(handler="h"), payload=b"{}"
+    )
+    put, delete = PutJob(tenant="t", job="j", spec=spec), DeleteJob(tenant="t", job="j")
+    trigger = TriggerJob(tenant="t", job="j")
+    replies = p.send_together(put, trigger, delete, put)
+    lives = [reply.life for reply in replies]
+    assert lives[0] == lives[1] == lives[2] < lives[3] == p.state().life
+    items = p.taken()
+    assert [item.kind for item in items] == ["work", "revoke"]
+    p.report(items[0], "revoked")
+    assert p.history() == ["RUNNING", "CANCELLED"]
+    assert_gapless(p)
 
 
 def test_an_execution_of_a_deleted_job_can_be_cancelled() -> None:

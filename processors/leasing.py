@@ -79,6 +79,8 @@ class Leasing:
         self._drained_ms = 0
         self._now_ms = 0
         self._turn = 0
+        self._deadline: tuple[int | None] | None = None
+        """What `deadline_ms` found, until something changes: it is asked for all the time."""
 
     # --- taking over -----------------------------------------------------------------------------
 
@@ -90,6 +92,7 @@ class Leasing:
         self._shift_ms = min(max(gap_ms, 0), self._lease_ms)
         self._drained_ms = 0
         self._now_ms = now_ms
+        self._deadline = None
         self._items.clear()
         self._unheard.clear()
         self._tell_ms.clear()
@@ -178,6 +181,7 @@ class Leasing:
     def queued(self, keys: Iterable[bytes]) -> None:
         """Take committed queue keys in."""
         assert self._waiting is not None
+        self._deadline = None
         for key in keys:
             self._waiting.add(key)
 
@@ -209,6 +213,7 @@ class Leasing:
     def drained(self, asked_ms: int) -> None:
         """Every report that was in the log at `asked_ms` has been decided."""
         self._drained_ms = max(self._drained_ms, asked_ms)
+        self._deadline = None
 
     def lapsed(self, now_ms: int, limit: int) -> list[bytes]:
         """Up to `limit` index keys of lapsed leases that may be given up now."""
@@ -294,6 +299,7 @@ class Leasing:
         """Put what workers and the slots processor are told behind the commit. `queued` are the
         queue keys that this step makes."""
         self._now_ms = now_ms
+        self._deadline = None
         assert self._waiting is not None
         for (pool, inbox, worker), items in self._items.items():
             topic = topic_name(self._namespace, inbox_of(pool))
@@ -316,6 +322,11 @@ class Leasing:
 
     def deadline_ms(self) -> int | None:
         """When there is something to do: lease, give up, tell again, or ask for places."""
+        if self._deadline is None:
+            self._deadline = (self._find_deadline_ms(),)
+        return self._deadline[0]
+
+    def _find_deadline_ms(self) -> int | None:
         now_ms, waiting = self._now_ms, self._waiting
         if waiting is None:
             return None

@@ -20,8 +20,9 @@ from tests.properties.leases_log import decoded
 from tests.properties.leases_owners import Owner
 from tests.properties.leases_world import JOBS, World
 
-PINNED: tuple[int, ...] = ()
-"""Seeds that found bugs we had."""
+PINNED = (57, 163, 184, 251)
+"""Seeds that find bugs we had: two lives of a job from one transaction; a trigger taken to be given
+after the pause, since it was claimed after the pause was appended."""
 SEEDS = 5_000 if os.environ.get("HOROLOG_LONG") == "1" else 300
 ROUNDS = 400
 
@@ -119,8 +120,10 @@ def assert_forbid_skips_what_it_must_and_nothing_else(events: dict[str, list[Any
                 assert (event.state == "SKIPPED") == bool(open_now), event
                 if event.state in ("QUEUED", "RUNNING"):
                     open_now.add(event.execution_id)
-            elif isinstance(event, ExecutionMoved) and event.state in TERMINAL and (
-                event.execution_id not in closing or event.reason == LEASE_CLOSED
+            elif (
+                isinstance(event, ExecutionMoved)
+                and event.state in TERMINAL
+                and (event.execution_id not in closing or event.reason == LEASE_CLOSED)
             ):
                 open_now.remove(event.execution_id)
 

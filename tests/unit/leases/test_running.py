@@ -321,9 +321,8 @@ def test_a_new_life_waits_for_what_runs_of_the_former_one() -> None:
 def test_a_job_that_is_created_twice_in_one_transaction_has_two_lives() -> None:
     p = Partition()
     p.put(job="k")
-    spec = JobSpec(
-        schedules=(ScheduleSpec(now=True),), worker=WorkerTargetSpec(handler="h"), payload=b"{}"
-    )
+    far = ScheduleSpec(at="2099-01-01T00:00:00Z")
+    spec = JobSpec(schedules=(far,), worker=WorkerTargetSpec(handler="h"))
     put, delete = PutJob(tenant="t", job="j", spec=spec), DeleteJob(tenant="t", job="j")
     trigger = TriggerJob(tenant="t", job="j")
     replies = p.send_together(put, trigger, delete, put)

@@ -8,6 +8,7 @@ import msgspec
 from schemas.bindings import EXECUTION_FIRED, EXECUTION_MOVED, REPORT_BATCH
 from schemas.codec import Undecodable
 from schemas.encoder import compile_parts
+from schemas.events import ExecutionMoved
 from schemas.leases import Report
 from schemas.registry import registered
 from schemas.state import JobDefinition, JobState, OpenExecution
@@ -27,8 +28,11 @@ WriteState = Callable[[Transaction, bytes, Job, JobState], Job]
 Alarm = Callable[..., None]
 LEASES_PER_STEP_MAX: Final = 2_000
 SKIPPED: Final = ("SKIPPED", "overlap")
-_own, _shared = compile_parts(
+_claimed_own, _claimed_shared = compile_parts(
     registered("ExecutionFired").schema, EXECUTION_FIRED.prefix, shared_from="txn"
+)
+_moved_own, _moved_shared = compile_parts(
+    registered("ExecutionMoved").schema, EXECUTION_MOVED.prefix, shared_from="txn"
 )
 
 
@@ -57,7 +61,9 @@ class Running:
         self._lease_ms = lease_ms
         self._fences = (-1, 0)
         self._step = (-1, -1)
-        self._tails: dict[tuple[bool, str, str, str, int], bytes] = {}
+        self._claimed_tails: dict[tuple[bool, str, str, str, int], bytes] = {}
+        self._moved_tails: dict[tuple[str, str, str, str, str, int], bytes] = {}
+        """What events of one step have in common is encoded once."""
         self.outdated = 0
         self.forged = 0
         """Reports that changed nothing: of an older delivery; without a genuine token."""
@@ -75,11 +81,11 @@ class Running:
     ) -> JobState:
         """Claim an occurrence for a worker: leased at once if a place is free, else waiting. Under
         `forbid` it is skipped while an execution of the job is open, whatever its target is now."""
+        pool, handler = where(definition)
         ordinal = decide.free_ordinal(state)
         if state.open or ordinal is None:
-            self._fired(txn, definition, state, fire, now_ms, None)
+            self._claimed(txn, definition, state, fire, now_ms, (False, pool, handler, "", 0))
             return state
-        pool, handler = where(definition)
         execution = OpenExecution(
             ordinal=ordinal, occurrence=fire.occurrence, attempt=1, delivery=0, lost=0,
             scheduled_at=fire.scheduled_at, due_at=fire.due_at, claimed_at=now_ms,
@@ -90,40 +96,59 @@ class Running:
         if place is not None:
             execution = decide.lease(execution, place, self._fence(txn), now_ms, self._lease_ms)
             self._leasing.give("work", job_key, definition, execution, now_ms)
-        self._fired(txn, definition, state, fire, now_ms, execution)
+        kind = (True, pool, handler, execution.worker, execution.lease_until)
+        self._claimed(txn, definition, state, fire, now_ms, kind)
         Step.of(txn).fires += 1
         return decide.with_open(state, execution)
 
-    def _fired(
+    def _claimed(
         self,
         txn: Transaction,
         definition: JobDefinition,
         state: JobState,
         fire: Fire,
         now_ms: int,
-        execution: OpenExecution | None,
+        kind: tuple[bool, str, str, str, int],
     ) -> None:
-        pool, handler = where(definition)
-        worker, until_ms = "", 0
-        if execution is not None:
-            worker, until_ms = execution.worker, execution.lease_until
-        kind = (execution is not None, pool, handler, worker, until_ms)
+        """The event of a claim; `kind` is whether it is open, pool, handler, worker and lease."""
         if self._step != (txn.seq, now_ms):
-            self._step = (txn.seq, now_ms)
-            self._tails.clear()
-        tail = self._tails.get(kind)
-        if tail is None:  # what the claims of a step have in common is encoded once
-            claim, reason = (execution.state, "") if execution is not None else SKIPPED
-            tail = self._tails[kind] = _shared(
-                txn.seq, now_ms, 1, claim, reason, "", "", -1, self._tz, "", pool, handler,
+            self._begin_step(txn.seq, now_ms)
+        tail = self._claimed_tails.get(kind)
+        if tail is None:
+            claimed, pool, handler, worker, until_ms = kind
+            shown = ("RUNNING" if worker else "QUEUED", "") if claimed else SKIPPED
+            tail = self._claimed_tails[kind] = _claimed_shared(
+                txn.seq, now_ms, 1, *shown, "", "", -1, self._tz, "", pool, handler,
                 1 if worker else 0, worker, until_ms,
             )  # fmt: skip
-        event = _own(
+        event = _claimed_own(
             definition.tenant, definition.job, state.life, fire.sequence, fire.execution_id,
             fire.scheduled_at, fire.due_at, definition.version,
         )  # fmt: skip
         key = f"{fire.execution_id}#{fire.sequence}".encode()
         txn.append(self._executions, key, event + tail)
+
+    def _moved(self, txn: Transaction, e: ExecutionMoved, now_ms: int) -> bytes:
+        """The encoded event."""
+        if self._step != (txn.seq, now_ms):
+            self._begin_step(txn.seq, now_ms)
+        kind = (e.state, e.reason, e.pool, e.handler, e.worker, e.lease_until)
+        tail = self._moved_tails.get(kind)
+        if tail is None:
+            tail = self._moved_tails[kind] = _moved_shared(e.txn, e.at, *kind)
+        return (
+            _moved_own(
+                e.tenant, e.job, e.life, e.sequence, e.execution_id, e.scheduled_at, e.due_at,
+                e.claimed_at, e.version, e.attempt, e.delivery, e.lost, e.started_at,
+                e.finished_at, e.result, e.detail,
+            )  # fmt: skip
+            + tail
+        )
+
+    def _begin_step(self, txn: int, now_ms: int) -> None:
+        self._step = (txn, now_ms)
+        self._claimed_tails.clear()
+        self._moved_tails.clear()
 
     def _fence(self, txn: Transaction) -> int:
         """Grows with every lease: the transaction's sequence and the lease's place in it."""
@@ -306,7 +331,7 @@ class Running:
                 # What is remembered is remembered from the end of the last execution.
                 state = msgspec.structs.replace(state, forget_ms=now_ms + keep_ms(job))
             job = self._write(txn, job_key, job, state)
-            value = EXECUTION_MOVED.encode(event)
+            value = self._moved(txn, event, now_ms)
             txn.append(self._executions, f"{event.execution_id}#{event.sequence}".encode(), value)
             if moved.dead_letter:
                 txn.append(self._dead_letters, event.execution_id.encode(), value)

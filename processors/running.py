@@ -138,9 +138,22 @@ class Running:
             tail = self._moved_tails[kind] = _moved_shared(e.txn, e.at, *kind)
         return (
             _moved_own(
-                e.tenant, e.job, e.life, e.sequence, e.execution_id, e.scheduled_at, e.due_at,
-                e.claimed_at, e.version, e.attempt, e.delivery, e.lost, e.started_at,
-                e.finished_at, e.result, e.detail,
+                e.tenant,
+                e.job,
+                e.life,
+                e.sequence,
+                e.execution_id,
+                e.scheduled_at,
+                e.due_at,
+                e.claimed_at,
+                e.version,
+                e.attempt,
+                e.delivery,
+                e.lost,
+                e.started_at,
+                e.finished_at,
+                e.result,
+                e.detail,
             )  # fmt: skip
             + tail
         )
@@ -207,12 +220,14 @@ class Running:
             self.forged += forged
             self._alarm("reports_refused", worker=worker, count=forged)
         keys = [f"{r.tenant}/{r.job}" for r in reports]
-        self._jobs.load(txn, [key.encode() for key in keys])
-        for key, report in zip(keys, reports, strict=True):
-            self._report(txn, key, report, worker, now_ms)
+        job_keys = [key.encode() for key in keys]
+        self._jobs.load(txn, job_keys)
+        for key, job_key, report in zip(keys, job_keys, reports, strict=True):
+            self._report(txn, key, job_key, report, worker, now_ms)
 
-    def _report(self, txn: Transaction, key: str, report: Report, worker: str, now_ms: int) -> None:
-        job_key = key.encode()
+    def _report(
+        self, txn: Transaction, key: str, job_key: bytes, report: Report, worker: str, now_ms: int
+    ) -> None:
         job = self._jobs.get(txn, job_key)
         moved = None
         if job is not None:

@@ -20,8 +20,17 @@ from schemas.commands import (
 from schemas.replies import Accepted, Refused
 from streams.binding import DueEntryCrashed
 from streams.errors import PoisonRecord
-from streams.layout import prefix_end
-from tests.unit.leases.partition import LEASE_MS, T0, WORKER, Partition, instant, shown
+from streams.layout import prefix_end, topic_name
+from tests.unit.leases.partition import (
+    CODECS,
+    LEASE_MS,
+    T0,
+    WORKER,
+    Partition,
+    decoded,
+    instant,
+    shown,
+)
 
 HOUR_MS = 3_600_000
 
@@ -449,6 +458,22 @@ def test_what_is_held_in_memory_does_not_grow_with_what_has_ended() -> None:
     figures = p.scheduler.figures()
     assert figures["wheel_keys"] <= 2
     assert (figures["waiting"], figures["unheard"], figures["lapsed"]) == (0, 0, 0)
+
+
+def test_events_that_share_what_they_have_in_common_are_the_same_bytes() -> None:
+    p = Partition(places=2)
+    p.put(every="10s")
+    p.put(job="k", every="10s")
+    p.put(job="l", handler="other", every="10s")
+    for _ in range(12):
+        p.advance(5_000)
+        for item in p.taken()[:1]:
+            p.report(item, "outcome", state="FAILED", reason="status", started_at=p.now_ms)
+    values = [r.value for r in p.records if r.topic == topic_name("h", topology.EXECUTIONS)]
+    assert len({shown(decoded(value)) for value in values}) > 3
+    for value in values:
+        event = decoded(value)
+        assert CODECS[type(event).__name__].encode(event) == value
 
 
 # --- what goes wrong ------------------------------------------------------------------------------

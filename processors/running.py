@@ -136,27 +136,12 @@ class Running:
         tail = self._moved_tails.get(kind)
         if tail is None:
             tail = self._moved_tails[kind] = _moved_shared(e.txn, e.at, *kind)
-        return (
-            _moved_own(
-                e.tenant,
-                e.job,
-                e.life,
-                e.sequence,
-                e.execution_id,
-                e.scheduled_at,
-                e.due_at,
-                e.claimed_at,
-                e.version,
-                e.attempt,
-                e.delivery,
-                e.lost,
-                e.started_at,
-                e.finished_at,
-                e.result,
-                e.detail,
-            )  # fmt: skip
-            + tail
-        )
+        own = _moved_own(
+            e.tenant, e.job, e.life, e.sequence, e.execution_id, e.scheduled_at, e.due_at,
+            e.claimed_at, e.version, e.attempt, e.delivery, e.lost, e.started_at, e.finished_at,
+            e.result, e.detail,
+        )  # fmt: skip
+        return own + tail
 
     def _begin_step(self, txn: int, now_ms: int) -> None:
         self._step = (txn, now_ms)

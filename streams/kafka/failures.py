@@ -79,13 +79,19 @@ class Link:
         self._reported_s: dict[int, float] = {}
         self.broken = False
         """Whether a connection failed since this was last set to False."""
+        self._broken_s = -REPORT_EVERY_S
         self.fatal: str | None = None
         """Why the client is of no more use."""
+
+    def quiet_s(self) -> float:
+        """For how long no connection has failed."""
+        return time.monotonic() - self._broken_s
 
     def __call__(self, error: KafkaError) -> None:
         code = error.code()
         if code in _LINK:
             self.broken = True
+            self._broken_s = time.monotonic()
         if code == KafkaError._FATAL or error.fatal():
             self.fatal = error.str()
         now_s = time.monotonic()

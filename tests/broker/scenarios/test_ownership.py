@@ -1,8 +1,10 @@
 """A partition has one owner whose decisions count, whoever else believes to own it."""
 
 import itertools
+import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -14,6 +16,8 @@ from tests.broker.scenarios.played import scenario
 from tests.broker.scenarios.world import World, mark_of, put, until
 
 DRAIN_S = 10.0
+ANSWER_S = 90.0
+"""Nobody may own the partition for a while."""
 HAND_OVER_S = 5.0
 """A generous bound for what takes one to two seconds on an idle machine."""
 
@@ -36,19 +40,19 @@ class Client:
         self._world = world
         self._orders = orders
         self._enough = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
+        self._pool = ThreadPoolExecutor(1)
+        self._done = self._pool.submit(self._run)
 
     def stop(self) -> None:
         self._enough.set()
-        self._thread.join()
+        self._done.result()
 
     def _run(self) -> None:
         for n in itertools.count():
             if self._enough.wait(0.05):
                 return
             job = f"new-{n}"
-            [answer] = self._world.ask(put(job, self._orders, command_id=job))
+            [answer] = self._world.ask(put(job, self._orders, command_id=job), wait_s=ANSWER_S)
             assert isinstance(answer, Accepted)
             self.accepted.append(job)
 
@@ -166,6 +170,28 @@ def test_two_schedulers_share_the_partitions_and_one_hands_over_when_told_to_end
     checks.check_stores(world, first, second)
 
 
+@scenario(partitions=2)
+def test_a_partition_that_moves_while_its_owner_dies_does_not_stay_without_one(
+    world: World,
+) -> None:
+    """The owner comes back under its name and finds the group settled without that partition."""
+    dying = world.scheduler("one", crash="CP15").await_owner()
+    orders = world.topic()
+    jobs = ticking(world, orders)
+    two = world.scheduler("two")
+    assert dying.await_end() == -signal.SIGKILL
+    one = world.scheduler("one")
+    until(lambda: one.owned_lately() | two.owned_lately() == {0, 1}, "both to be owned", two)
+    arrived = world.tail(orders, since_end=True)
+    until(lambda: len(arrived.refresh()) >= 3 * len(jobs), "fires", two)
+    for scheduler in (one, two):
+        assert scheduler.terminate() == 0
+    for job in jobs:
+        checks.check_every_second(world, job)
+    checks.check_log(world)
+    checks.check_stores(world, one, two)
+
+
 @scenario()
 def test_a_scheduler_under_the_name_of_another_is_refused(world: World) -> None:
     first = world.scheduler("same").await_owner()
@@ -173,6 +199,24 @@ def test_a_scheduler_under_the_name_of_another_is_refused(world: World) -> None:
     assert second.await_end() != 0
     assert "give this one another name" in second.log_file.read_text()
     assert first.alive
+
+
+@scenario()
+def test_a_scheduler_whose_name_another_machine_takes_ends_with_the_reason(world: World) -> None:
+    """There the data folder is another one, so only the group sees it."""
+    first = world.scheduler("same").await_owner()
+    orders = world.topic()
+    jobs = ticking(world, orders)
+    second = world.scheduler("same", data_dir=world.folder / "elsewhere")
+    assert first.await_end() not in (0, None)
+    assert "no two processes may share a member name" in first.log_file.read_text()
+    arrived = world.tail(orders, since_end=True)
+    until(lambda: len(arrived.refresh()) >= 2 * len(jobs), "fires", second)
+    assert second.terminate() == 0
+    for job in jobs:
+        checks.check_every_second(world, job)
+    checks.check_log(world)
+    checks.check_stores(world, second)
 
 
 @pytest.mark.parametrize("busy", [False, True], ids=["idle", "in the middle of a herd"])

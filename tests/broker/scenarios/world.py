@@ -74,8 +74,9 @@ class SchedulerProcess:
     """`horolog run scheduler` as a process of its own. `patch` names a function of `patches` that
     breaks something in it first."""
 
-    def __init__(self, world: "World", member: str, crash: str, patch: str) -> None:
+    def __init__(self, world: "World", member: str, crash: str, patch: str, data_dir: Path) -> None:
         self.member = member
+        self.state_dir = data_dir / "state" / world.namespace / member
         self._world = world
         self.log_file = world.folder / f"{member}-{len(world.processes)}.log"
         self._marks = world.tail(topology.JOB_STATE, since_end=True)
@@ -85,7 +86,7 @@ class SchedulerProcess:
             "KAFKA_BOOTSTRAP_SERVERS": world.bootstrap,
             "HOROLOG_NAMESPACE": world.namespace,
             "HOROLOG_PARTITIONS": str(world.partitions),
-            "HOROLOG_DATA_DIR": str(world.folder),
+            "HOROLOG_DATA_DIR": str(data_dir),
             "PYTHONPATH": str(ROOT),
         }
         if crash:
@@ -97,10 +98,6 @@ class SchedulerProcess:
                 command, env=environment, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=lines,
                 stderr=lines,
             )  # fmt: skip
-
-    @property
-    def state_dir(self) -> Path:
-        return self._world.folder / "state" / self._world.namespace / self.member
 
     def await_owner(self, *partitions: int) -> "SchedulerProcess":
         """Wait until its first mark stands in these partitions; without any: in all."""
@@ -170,7 +167,7 @@ class World:
         self.folder = folder
         self.partitions = partitions
         self.log = KafkaLog(bootstrap)
-        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         self.processes: list[SchedulerProcess] = []
         self.user_topics: dict[str, int] = {}
         self._offsets = self.log.offsets()
@@ -220,9 +217,16 @@ class World:
 
     # --- schedulers ------------------------------------------------------------------------------
 
-    def scheduler(self, member: str = "a", *, crash: str = "", patch: str = "") -> SchedulerProcess:
+    def scheduler(
+        self,
+        member: str = "a",
+        *,
+        crash: str = "",
+        patch: str = "",
+        data_dir: Path | None = None,
+    ) -> SchedulerProcess:
         """Start one; it is not ready yet."""
-        started = SchedulerProcess(self, member, crash, patch)
+        started = SchedulerProcess(self, member, crash, patch, data_dir or self.folder)
         self.processes.append(started)
         return started
 
@@ -257,6 +261,13 @@ class World:
 
     def delete_topic(self, name: str) -> None:
         self.admin.delete_topics([name])[name].result(10)
+        topics = self.log.topics()
+
+        def is_gone() -> bool:
+            topics.forget(name)
+            return topics.partitions(name) == 0
+
+        until(is_gone, f"{name} to be gone")
         del self.user_topics[name]
         self._whole.pop(name, None)
 
@@ -287,11 +298,11 @@ class World:
 
     # --- commands --------------------------------------------------------------------------------
 
-    def ask(self, *commands: Any) -> list[Answer]:
+    def ask(self, *commands: Any, wait_s: float = WAIT_S) -> list[Answer]:
         """Send commands and wait for the answers, asking again as any client would."""
         if self._client is None:
             self._client = KafkaClient(self.log, namespace=self.namespace)
-        return self._client.send_all(commands)
+        return self._client.send_all(commands, wait_s=wait_s)
 
     def accepted(self, *commands: AnyCommand) -> list[Accepted]:
         answers = self.ask(*commands)

@@ -67,8 +67,14 @@ class Installation:
         return "http" not in self.settings.model_fields_set and is_loopback(self.bootstrap)
 
     @property
+    def members(self) -> list[str]:
+        """Names under which the schedulers own partitions."""
+        more = range(2, self.settings.schedulers + 1)
+        return [self.member, *(f"{self.member}-{n}" for n in more)]
+
+    @property
     def scheduler(self) -> Supervised:
-        """The scheduler; there is one after `start`."""
+        """The first scheduler; there is one after `start`."""
         return self.service(SCHEDULER)
 
     @property
@@ -97,12 +103,13 @@ class Installation:
         if made.created:
             self._say(f"created {len(made.created)} topics")
         started_s = time.monotonic()
-        owners = [Owners(self.log(), settings, topic) for topic in (JOB_STATE, SLOT_STATE)]
+        schedulers, slots = (Owners(self.log(), settings, t) for t in (JOB_STATE, SLOT_STATE))
         self._add_services()
-        for owner in owners:
-            owner.wait(self.member, self._await)
+        schedulers.wait(self.members, self._await)
+        slots.wait([self.member], self._await)
         took_s = time.monotonic() - started_s
-        self._say(f"scheduler, slots processor and HTTP worker run after {took_s:.1f} s")
+        count = f"{settings.schedulers} schedulers" if settings.schedulers > 1 else "scheduler"
+        self._say(f"{count}, slots processor and HTTP worker run after {took_s:.1f} s")
 
     def worker(self, name: str, *arguments: str, settings: Settings | None = None) -> Supervised:
         """A worker of this installation, which messages call `name`; not started yet."""
@@ -138,15 +145,21 @@ class Installation:
         return {**self.settings.kafka.client, "bootstrap.servers": self.bootstrap}
 
     def _add_services(self) -> None:
-        settings, member = self.settings, self.member
-        for name, called in ((SCHEDULER, "the scheduler"), (SLOTS, "the slots processor")):
-            processor = supervised.processor(
-                called, name, settings, self.bootstrap, member=member, say=self._say,
-                lines=self._lines,
-            )  # fmt: skip
-            self.add(name, processor)
+        settings = self.settings
+        alone = settings.schedulers == 1
+        for n, member in enumerate(self.members, 1):
+            called = "the scheduler" if alone else f"scheduler {n}"
+            self._add_processor(SCHEDULER if n == 1 else member, called, SCHEDULER, member)
+        self._add_processor(SLOTS, "the slots processor", SLOTS, self.member)
         calling = settings.model_copy(update={"http": PERMISSIVE}) if self.permissive else settings
         self.add(HTTP_WORKER, self.worker("the HTTP worker", "run", "worker", settings=calling))
+
+    def _add_processor(self, name: str, called: str, kind: str, member: str) -> None:
+        processor = supervised.processor(
+            called, kind, self.settings, self.bootstrap, member=member, say=self._say,
+            lines=self._lines,
+        )  # fmt: skip
+        self.add(name, processor)
 
     def _await(self) -> None:
         """A service that refuses to start has said why; one that fails is started again."""

@@ -1,7 +1,7 @@
 """Who has come to own the partitions, by the marks in the log."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from horolog.settings import Settings
@@ -16,10 +16,10 @@ READY_S: Final = 60.0
 
 
 class Owners:
-    """Tells when a member that starts now, on this machine, has come to own every partition of a
-    processor: it takes each over with a mark on `changelog`.
+    """Tells when members that start now, on this machine, have come to own every partition of a
+    processor: they take each over with a mark on `changelog`.
 
-    Make it when no process of that name runs. What one that died had committed may come to light
+    Make it when no process of those names runs. What one that died had committed may come to light
     later; its marks are older.
     """
 
@@ -33,29 +33,37 @@ class Owners:
         self._reader = log.reader("horolog-owners", committed=True)
         self._reader.assign(log.offsets().stable_end(partitions))
 
-    def wait(self, member: str, alive: Callable[[], None], timeout_s: float = READY_S) -> None:
-        """Return once `member` owns them all. `alive` is called now and then and may raise.
+    def wait(
+        self, members: Collection[str], alive: Callable[[], None], timeout_s: float = READY_S
+    ) -> None:
+        """Return once each partition is owned by one of `members`, and each of them, as far as
+        there are partitions enough, owns some. `alive` is called now and then and may raise.
         Raises `Unavailable` when it takes longer."""
         until_s = time.monotonic() + timeout_s
+        silent = set(members)
+        partitions = len(self._missing)
         try:
-            while self._missing:
+            while self._missing or len(silent) > max(0, len(members) - partitions):
                 for record in self._reader.read(1_000, 0.1):
-                    if record.key == MARK_KEY and self._is_by(member, record.value):
+                    owner = self._owner(record.value) if record.key == MARK_KEY else ""
+                    if owner in members:
+                        silent.discard(owner)
                         self._missing.discard((record.topic, record.partition))
                 alive()
                 if time.monotonic() > until_s:
-                    raise Unavailable(_unowned(member, self._missing, timeout_s))
+                    raise Unavailable(_unowned(silent or members, self._missing, timeout_s))
         finally:
             self._reader.close()
 
-    def _is_by(self, member: str, value: bytes | None) -> bool:
+    def _owner(self, value: bytes | None) -> str:
         try:
             mark = MARK.decode(value or b"")
         except Undecodable:
-            return False
-        return mark.owner == member and mark.wall_ms >= self._since_ms
+            return ""
+        return mark.owner if mark.wall_ms >= self._since_ms else ""
 
 
-def _unowned(member: str, missing: set[TopicPartition], timeout_s: float) -> str:
-    numbers = ", ".join(str(partition) for _, partition in sorted(missing))
-    return f"{member} did not take over partition {numbers} in {timeout_s:.0f} s"
+def _unowned(members: Collection[str], missing: set[TopicPartition], timeout_s: float) -> str:
+    who = ", ".join(sorted(members))
+    what = ", ".join(str(partition) for _, partition in sorted(missing))
+    return f"{who} did not take over {f'partition {what}' if what else 'any'} in {timeout_s:.0f} s"

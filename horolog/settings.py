@@ -33,6 +33,7 @@ PREFIX: Final = "HOROLOG_"
 BOOTSTRAP_VARIABLE: Final = "KAFKA_BOOTSTRAP_SERVERS"
 CONFIG_FILE: Final = "horolog.toml"
 PARTITIONS_MAX: Final = 1_024
+SCHEDULERS_MAX: Final = 32
 LEASE_MS_MIN: Final = 2_000
 LEASE_MS_MAX: Final = 600_000
 
@@ -106,6 +107,9 @@ class Settings(BaseSettings):
 
     namespace: str = "horolog"
     partitions: int = Field(default=12, ge=1, le=PARTITIONS_MAX)
+    schedulers: int = Field(default=2, ge=1, le=SCHEDULERS_MAX)
+    """Processes that `horolog up` decides with: they share the partitions, and while one is gone
+    the others go on with theirs."""
     data_dir: Path = Path(".horolog")
     tenant: str = "default"
     lease_ms: int = Field(default=limits.LEASE_MS, ge=LEASE_MS_MIN, le=LEASE_MS_MAX)

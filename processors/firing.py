@@ -20,16 +20,15 @@ from .targets import TopicTargets
 EVENT_TYPE: Final = b"io.horolog.execution.due.v1"
 ATTEMPT: Final = 1
 """Until retries are built."""
+ATTEMPT_SUFFIX: Final = b":1"
 
-_own, _shared = compile_parts(
-    registered("ExecutionFired").schema, EXECUTION_FIRED.prefix, shared_from="txn"
-)
+_own, _shared = compile_parts(registered("ExecutionFired").schema, EXECUTION_FIRED.prefix, "txn")
 Header = tuple[str, bytes]
 
-_SPECVERSION: Final[Header] = ("ce_specversion", b"1.0")
-_TYPE: Final[Header] = ("ce_type", EVENT_TYPE)
-_FIRST_ATTEMPT: Final[Header] = ("X-Horolog-Attempt", b"1")
-_FIRST_DELIVERY: Final[Header] = ("X-Horolog-Delivery", b"1")
+SPECVERSION: Final[Header] = ("ce_specversion", b"1.0")
+TYPE: Final[Header] = ("ce_type", EVENT_TYPE)
+FIRST_ATTEMPT: Final[Header] = ("X-Horolog-Attempt", b"1")
+FIRST_DELIVERY: Final[Header] = ("X-Horolog-Delivery", b"1")
 
 
 class Firing:
@@ -44,19 +43,25 @@ class Firing:
         self._tz = tz
         self._targets = targets
         self._step: tuple[int, int] = (-1, -1)
-        self._time: Header = ("ce_time", b"")
+        self.time: Header = ("ce_time", b"")
+        """When this step's records came about."""
         self._tails: dict[tuple[str, int, str], bytes] = {}
         self._scheduled: dict[int, Header] = {}
-        self._types: dict[str, Header] = {}
-        self._fires = 0
+        self.types: dict[str, Header] = {}
+        """Content types met in this step."""
+        self.fence = 0
+        """Fencing number of the last fire: the transaction's sequence and the place in it."""
 
-    def _begin(self, txn: int, now_ms: int) -> None:
+    def begin(self, txn: int, now_ms: int) -> None:
+        """Before the fires of a step; more than once in a step does nothing."""
+        if self._step == (txn, now_ms):
+            return
         self._step = (txn, now_ms)
-        self._time = ("ce_time", format_instant(now_ms).encode())
+        self.time = ("ce_time", format_instant(now_ms).encode())
         self._tails.clear()
         self._scheduled.clear()
-        self._types.clear()
-        self._fires = 0
+        self.types.clear()
+        self.fence = txn << 16
         self._targets.begin_step()
 
     def write(
@@ -70,16 +75,13 @@ class Firing:
     ) -> None:
         """Claim the occurrence and write it to its topic: exactly once, since it is one
         transaction. Where the topic cannot take it, the execution fails and others go on."""
-        if self._step != (txn.seq, now_ms):
-            self._begin(txn.seq, now_ms)
-        self._fires += 1
+        self.begin(txn.seq, now_ms)
+        self.fence += 1
         target = definition.topic
         assert target is not None
         execution_id = fire.execution_id
         partition, problem = self._targets.place(target, execution_id, now_ms)
-        tail = self._tails.get((target.name, partition, problem))
-        if tail is None:
-            tail = self._tail(txn.seq, now_ms, target.name, partition, problem)
+        tail = self.tail(txn.seq, now_ms, target.name, partition, problem)
         scheduled_at = fire.scheduled_at
         event = _own(
             definition.tenant, definition.job, life, fire.sequence, execution_id, scheduled_at,
@@ -98,15 +100,12 @@ class Firing:
         if scheduled is None:
             text = format_instant(scheduled_at).encode()
             scheduled = self._scheduled[scheduled_at] = ("X-Horolog-Scheduled-At", text)
-        content = self._types.get(definition.content_type)
-        if content is None:
-            content = ("content-type", definition.content_type.encode())
-            self._types[definition.content_type] = content
+        content = self.content_type(definition.content_type)
         headers = [
-            content, _SPECVERSION, ("ce_id", identity), self._source, _TYPE,
-            ("ce_subject", job_key), self._time, ("Idempotency-Key", identity),
-            ("X-Deduplication-Key", fire.occurrence.encode()), _FIRST_ATTEMPT, _FIRST_DELIVERY,
-            scheduled, ("X-Horolog-Fence", b"%d" % ((txn.seq << 16) + self._fires)),
+            content, SPECVERSION, ("ce_id", identity), self._source, TYPE,
+            ("ce_subject", job_key), self.time, ("Idempotency-Key", identity),
+            ("X-Deduplication-Key", fire.occurrence.encode()), FIRST_ATTEMPT, FIRST_DELIVERY,
+            scheduled, ("X-Horolog-Fence", b"%d" % self.fence),
         ]  # fmt: skip
         if target.headers:
             headers += [(name, value.encode()) for name, value in target.headers.items()]
@@ -115,11 +114,20 @@ class Firing:
         txn.targets.add(target.name)
         txn.bytes += len(payload) + 400
 
-    def _tail(self, txn: int, now_ms: int, topic: str, partition: int, problem: str) -> bytes:
-        state, reason = ("FAILED", "target") if problem else ("SUCCEEDED", "")
-        tail = _shared(
-            txn, now_ms, ATTEMPT, state, reason, problem, topic, partition, self._tz, "", "", "",
-            0, "", 0,
-        )  # fmt: skip
-        self._tails[topic, partition, problem] = tail
+    def tail(self, txn: int, now_ms: int, topic: str, partition: int, problem: str) -> bytes:
+        """The end of a fire's event, which those of one step to one place have in common."""
+        tail = self._tails.get((topic, partition, problem))
+        if tail is None:
+            state, reason = ("FAILED", "target") if problem else ("SUCCEEDED", "")
+            tail = self._tails[topic, partition, problem] = _shared(
+                txn, now_ms, ATTEMPT, state, reason, problem, topic, partition, self._tz, "", "",
+                "", 0, "", 0,
+            )  # fmt: skip
         return tail
+
+    def content_type(self, name: str) -> Header:
+        """The header, made once a step."""
+        header = self.types.get(name)
+        if header is None:
+            header = self.types[name] = ("content-type", name.encode())
+        return header

@@ -1,6 +1,8 @@
 """Decoded jobs of one partition, kept in memory up to a bound that the process shares."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Final
 
 from schemas import limits
 from schemas.bindings import JOB_DEFINITION, JOB_STATE
@@ -11,6 +13,8 @@ from .core.executions import at
 from .core.job import Job
 from .core.keys import DEFINITION, STATE
 from .core.spec import plan_of
+
+EVICTED_AT_ONCE: Final = 1_024
 
 
 class Budget:
@@ -50,6 +54,11 @@ class Jobs:
         self._budget = budget
         self._held: dict[bytes, Job] = {}
 
+    @property
+    def held(self) -> Mapping[bytes, Job]:
+        """Jobs in memory, as they are committed."""
+        return self._held
+
     def get(self, txn: Transaction, job_key: bytes) -> Job | None:
         """The job as this step left it, or as it is stored; None: it is not known."""
         step = Step.of(txn)
@@ -79,10 +88,14 @@ class Jobs:
 
     def committed(self, step: Step) -> None:
         """Let memory follow what is committed."""
+        held = self._held
         for key, job in step.jobs.items():
-            if job is not None:
-                self._hold(key, job)
-            elif self._held.pop(key, None) is not None:
+            if job is not None and (job.state.due_ms or job.state.open):
+                if key in held:
+                    held[key] = job
+                else:
+                    self._hold(key, job)
+            elif held.pop(key, None) is not None:  # gone, or at rest: seldom asked for again
                 self._budget.held -= 1
 
     def clear(self) -> None:
@@ -96,10 +109,13 @@ class Jobs:
     def _hold(self, job_key: bytes, job: Job) -> None:
         held, budget = self._held, self._budget
         if job_key not in held:
-            if budget.held >= budget.most and held:
-                del held[next(iter(held))]
-            else:
-                budget.held += 1
+            if budget.held >= budget.most:
+                # Many at once: to find the first key of a dict is to pass over all those deleted.
+                oldest = list(islice(held, EVICTED_AT_ONCE))
+                for key in oldest:
+                    del held[key]
+                budget.held -= len(oldest)
+            budget.held += 1
         held[job_key] = job
 
 

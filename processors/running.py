@@ -29,10 +29,10 @@ Alarm = Callable[..., None]
 LEASES_PER_STEP_MAX: Final = 2_000
 SKIPPED: Final = ("SKIPPED", "overlap")
 _claimed_own, _claimed_shared = compile_parts(
-    registered("ExecutionFired").schema, EXECUTION_FIRED.prefix, shared_from="txn"
+    registered("ExecutionFired").schema, EXECUTION_FIRED.prefix, "txn"
 )
 _moved_own, _moved_shared = compile_parts(
-    registered("ExecutionMoved").schema, EXECUTION_MOVED.prefix, shared_from="txn"
+    registered("ExecutionMoved").schema, EXECUTION_MOVED.prefix, "txn"
 )
 
 

@@ -31,7 +31,7 @@ from schemas.commands import (
 from schemas.partition import job_key as key_of
 from schemas.partition import partition_of
 from schemas.replies import Problem
-from schemas.state import CommandId, JobDefinition, JobState, OpenExecution
+from schemas.state import CommandId, JobState, OpenExecution
 from schemas.units import Unreadable, format_instant, parse_instant
 from streams.binding import DueEntryCrashed
 from streams.errors import PoisonRecord
@@ -67,6 +67,7 @@ from .core.wheel import Wheel
 from .firing import Firing
 from .jobs import Budget, Jobs, Step, stored_execution
 from .leasing import Leasing
+from .plain import PlainFires
 from .running import Running
 from .targets import TopicTargets
 
@@ -102,9 +103,14 @@ class Scheduler:
         self._executions = topic_name(namespace, topics.EXECUTIONS)
         dead_letters = topic_name(namespace, topics.DEAD_LETTERS)
         self._answers = Answers(topic_name(namespace, topics.REPLIES))
+        source = f"/horolog/{cluster}".encode()
         self._firing = Firing(
-            executions=self._executions, dead_letters=dead_letters,
-            source=f"/horolog/{cluster}".encode(), tz=tz, targets=targets,
+            executions=self._executions, dead_letters=dead_letters, source=source, tz=tz,
+            targets=targets,
+        )  # fmt: skip
+        self._plain = PlainFires(
+            executions=self._executions, job_state=self._job_state, source=source, tz=tz,
+            targets=targets, firing=self._firing,
         )  # fmt: skip
         self._jobs = Jobs(budget)
         self._leasing = Leasing(
@@ -210,11 +216,11 @@ class Scheduler:
     def _decide_entries(self, txn: Transaction, entries: list[bytes], now_ms: int) -> None:
         owners = [owner_of(entry) for entry in entries]
         self._jobs.load(txn, owners)
-        for entry, job_key in zip(entries, owners, strict=True):
-            try:
-                self._decide_due(txn, entry, job_key, now_ms)
-            except Exception as error:
-                raise DueEntryCrashed(entry, repr(error)) from error
+
+        def decide_due(entry: bytes, job_key: bytes) -> None:
+            self._decide_due(txn, entry, job_key, now_ms)
+
+        self._plain.fire(txn, entries, owners, self._jobs.held, now_ms, decide_due)
 
     def _decide_due(self, txn: Transaction, entry: bytes, job_key: bytes, now_ms: int) -> None:
         """An entry that the state no longer asks for is nobody's: the wheel is only a cache."""
@@ -227,14 +233,9 @@ class Scheduler:
                 return
             key = job_key.decode()
             decision = decide.decide_tick(key, job, now_ms, txn.seq, self._tz)
-            definition = job.definition
-            topic = definition.topic if definition is not None else None
-            if decision.missed or definition is None or topic is None or state.open:
-                after = self._write(txn, key, job_key, job, decision, now_ms)
-                if after.state.due_ms == state.due_ms:  # drawn, and due once more
-                    Step.of(txn).index.append(entry)
-            else:
-                self._write_fire(txn, entry, job_key, job, definition, decision, now_ms)
+            after = self._write(txn, key, job_key, job, decision, now_ms)
+            if after.state.due_ms == state.due_ms:  # drawn, and due once more
+                Step.of(txn).index.append(entry)
         elif kind == Kind.LEASE:
             self._running.lapsed(txn, entry, job_key, job, due_ms_of(entry), now_ms)
         elif state.forget_ms and state.forget_ms == due_ms_of(entry):
@@ -573,31 +574,6 @@ class Scheduler:
         assert basis is not None
         written = step.jobs[job_key] = Job(state, basis.definition, basis.plan)
         return written
-
-    def _write_fire(
-        self,
-        txn: Transaction,
-        entry: bytes,
-        job_key: bytes,
-        job: Job,
-        definition: JobDefinition,
-        decision: Decision,
-        now_ms: int,
-    ) -> None:
-        """What `_write` would do for a tick that simply runs, without asking what else there is."""
-        state, step, writes = decision.state, Step.of(txn), txn.writes
-        assert state is not None
-        value = JOB_STATE.encode(state)
-        txn.records.append(Produced(self._job_state, txn.partition, job_key, value))
-        writes[STATE + job_key] = value
-        writes[entry] = None
-        for due in index_entries(*split_job_key(job_key), state):
-            writes[due] = b""
-            step.index.append(due)
-        step.jobs[job_key] = Job(state, definition, job.plan)
-        for fire in decision.fires:
-            self._firing.write(txn, job_key, definition, state.life, fire, now_ms)
-            step.fires += 1
 
     def _index(
         self,

@@ -127,7 +127,7 @@ def tune_process() -> None:
     interpreter.
     """
     gc.freeze()
-    gc.set_threshold(50_000, 20, 1_000)
+    gc.set_threshold(500_000, 20, 1_000)
     sys.setswitchinterval(0.001)
 
 

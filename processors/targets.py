@@ -66,6 +66,18 @@ class TopicTargets:
             return unkeyed, ""
         return partition_of(target.key.decode(), partitions), ""
 
+    @property
+    def refused_any(self) -> bool:
+        """Whether a topic refused some record that is not decided yet."""
+        return bool(self._refused)
+
+    def unkeyed(self, topic: str, now_ms: int) -> tuple[int, str]:
+        """(partition, "") for this step's records without key, or (-1, why there is none)."""
+        known = self._step.get(topic)
+        if known is None:
+            known = self._step[topic] = self._look(topic, now_ms)
+        return known[1:]
+
     def _look(self, topic: str, now_ms: int) -> tuple[int, int, str]:
         """(partitions, the one for records without key in this transaction, problem)"""
         suspended = self._suspended.get(topic)

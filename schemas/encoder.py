@@ -8,6 +8,7 @@ every schema's output equal to fastavro's, byte for byte.
 
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Final
 
 SMALL: Final = 1024
@@ -60,20 +61,22 @@ def compile_encoder(schema: dict[str, Any], prefix: bytes) -> Callable[[Any], by
 
 
 def compile_parts(
-    schema: dict[str, Any], prefix: bytes, shared_from: str
-) -> tuple[Callable[..., bytes], Callable[..., bytes]]:
-    """Two functions whose results together are a record: one for the fields before `shared_from`
-    (with the prefix), one for those from there on, which a batch of records may share. Both take
-    the fields as arguments, in the schema's order."""
+    schema: dict[str, Any], prefix: bytes, *starts: str, encoded: bool = False
+) -> tuple[Callable[..., bytes], ...]:
+    """Functions whose results together are a record: the first for the fields before `starts[0]`
+    (with the prefix), and one from each of `starts` up to the next, which a batch of records may
+    share. All take their fields as arguments, in the schema's order; texts as UTF-8 bytes where
+    `encoded`."""
     names = [field["name"] for field in schema["fields"]]
-    at = names.index(shared_from)
+    bounds = [0, *(names.index(start) for start in starts), len(names)]
     functions = []
-    for fields, start in ((schema["fields"][:at], prefix), (schema["fields"][at:], b"")):
-        writer = _Writer(start)
+    for at, end in pairwise(bounds):
+        writer = _Writer(b"" if at else prefix, encoded=encoded)
+        fields = schema["fields"][at:end]
         parts = [part for f in fields for part in writer.inline(f, _attribute(f))]
         arguments = ", ".join(_attribute(f) for f in fields)
         functions.append(writer.function(schema["name"], arguments, parts))
-    return functions[0], functions[1]
+    return tuple(functions)
 
 
 class Encoded(bytes):
@@ -87,7 +90,8 @@ class _Writer:
     which is where the time goes; `single` is for where one expression has to do.
     """
 
-    def __init__(self, prefix: bytes) -> None:
+    def __init__(self, prefix: bytes, *, encoded: bool = False) -> None:
+        self.encoded = encoded
         self.scope: dict[str, Any] = {
             "L": encode_long, "B": encode_bytes, "S": encode_string, "join": b"".join,
             "small": _SMALL, "recent": _recent, "varint": _varint, "PREFIX": prefix,
@@ -96,7 +100,8 @@ class _Writer:
         self.named: dict[str, dict[str, Any]] = {}
 
     def function(self, name: str, arguments: str, parts: list[str]) -> Callable[..., bytes]:
-        source = f"def encode({arguments}):\n    return join((PREFIX, {', '.join(parts)}))\n"
+        start = "PREFIX, " if self.scope["PREFIX"] else ""
+        source = f"def encode({arguments}):\n    return join(({start}{', '.join(parts)},))\n"
         exec(compile(source, f"<encoder of {name}>", "exec"), self.scope)  # noqa: S102
         encode: Callable[..., bytes] = self.scope["encode"]
         return encode
@@ -107,7 +112,7 @@ class _Writer:
         if kind in ("long", "int"):
             return [f"(small[n] if 0 <= (n := {var}) < {SMALL} else recent(n))"]
         if kind in ("string", "bytes"):
-            data = f"{var}.encode()" if kind == "string" else var
+            data = f"{var}.encode()" if kind == "string" and not self.encoded else var
             return [f"(small[n] if (n := len(b := {data})) < {SMALL} else varint(n))", "b"]
         return [self.value(schema, var)]
 

@@ -28,7 +28,7 @@ from rocksdict import (
 from .errors import Corrupt, Refuse, Unavailable
 
 BLOCK_CACHE_BYTES: Final = 64 * 1_048_576
-WRITE_BUFFER_BYTES: Final = 4 * 1_048_576
+WRITE_BUFFER_BYTES: Final = 8 * 1_048_576
 OPEN_FILES_MAX: Final = 128
 BLOOM_BITS_PER_KEY: Final = 10
 

@@ -40,6 +40,7 @@ current folder, that before the default. An unknown setting is an error.
 |---|---|---|---|
 | namespace | `HOROLOG_NAMESPACE` | `namespace` | `horolog` |
 | partitions | `HOROLOG_PARTITIONS` | `partitions` | `12` |
+| schedulers of `horolog up` | `HOROLOG_SCHEDULERS` | `schedulers` | `2` |
 | data folder | `HOROLOG_DATA_DIR` | `data_dir` | `.horolog` |
 | tenant | `HOROLOG_TENANT` | `tenant` | `default` |
 | lease | `HOROLOG_LEASE_MS` | `lease_ms` | `60000`, the same on every scheduler and worker |

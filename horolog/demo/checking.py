@@ -128,12 +128,12 @@ def _crash(service: Supervised, say: Callable[[str], None]) -> None:
 
 
 def _crash_scheduler(stage: Stage, say: Callable[[str], None]) -> float:
-    """Kill the scheduler, start it again under the same name; seconds until it owns everything."""
+    """Kill a scheduler, start it again under the same name; seconds until all is owned."""
     installation = stage.installation
     _crash(installation.scheduler, say)
     killed_s = time.monotonic()
     owners = Owners(installation.log(), stage.settings, JOB_STATE)
-    owners.wait(installation.member, installation.look)
+    owners.wait(installation.members, installation.look)
     return time.monotonic() - killed_s
 
 

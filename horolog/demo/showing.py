@@ -109,7 +109,7 @@ def _addresses(stage: Stage) -> list[str]:
         f"  topic   {stage.topic}, into which jobs fire",
         f"  data    {stage.data_dir}",
         f"  try     {cli_hint(stage)}",
-        f"  or      kill -9 {installation.scheduler.pid}  (the scheduler; it comes back)",
+        f"  or      kill -9 {installation.scheduler.pid}  (a scheduler; it comes back)",
         f"  or      kill -9 {stage.python_worker.pid}  (the Python worker; its runs are repeated)",
         "  Ctrl-C  ends everything",
     ]

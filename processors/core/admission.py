@@ -179,8 +179,8 @@ def check_id(
     """Refuse an id with a character that is not allowed, naming it, or of the wrong length."""
     if not 1 <= len(value) <= most:
         problems.append(Problem(field, f"{len(value)} characters", f"1 to {most}"))
-    foreign = next((c for c in value if c not in chars), None)
-    if foreign is not None:
+    if not chars.issuperset(value):
+        foreign = next(c for c in value if c not in chars)
         allowed = "a-z 0-9 -" if chars is TENANT_CHARS else "A-Z a-z 0-9 . _ ~ -"
         shown = value if len(value) <= most else value[:most] + "…"
         problems.append(Problem(field, f"{shown!r} has the character {foreign!r}", allowed))

@@ -180,6 +180,23 @@ def decide_tick(
     return Decision(after, missed=missed, fires=(fire,))
 
 
+class FollowingRun(msgspec.Struct, frozen=True, gc=False):
+    """What follows from a run on time, for every active job of the same schedules: the next tick
+    (0: none), the local time of this one, and until when the job is remembered then."""
+
+    next_ms: int
+    local: str
+    forget_ms: int
+
+
+def following_run(plan: tuple[Schedule, ...], tick_ms: int, now_ms: int) -> FollowingRun:
+    """What `decide_tick` makes of a tick that is on time and due at its own time."""
+    following = next_tick(plan, tick_ms)
+    next_ms = following.at_ms if following is not None else 0
+    forget_ms = now_ms + _keep_ms(plan) if following is None else 0
+    return FollowingRun(next_ms, _local(plan, tick_ms), forget_ms)
+
+
 def _moved(
     job: Job,
     state: JobState,

@@ -22,7 +22,7 @@ QUEUE: Final = b"q/"
 IDS_SUFFIX: Final = b"#ids"
 
 _SECOND = slice(2, 7)
-_TENANT_AT: Final = 7
+TENANT_AT: Final = 7
 KIND_AT: Final = -3
 """Where an index key has its kind."""
 
@@ -44,10 +44,22 @@ def due_key(due_ms: int, tenant: bytes, job: bytes, kind: int, ordinal: int = 0)
     )  # fmt: skip
 
 
+def due_stamp(due_ms: int) -> tuple[bytes, bytes]:
+    """Second and millisecond as index keys have them."""
+    second, ms = divmod(due_ms, 1000)
+    return second.to_bytes(5, "big"), ms.to_bytes(2, "big")
+
+
+def due_form(due_ms: int, kind: int) -> bytes:
+    """What becomes an index key of this time and kind by `% (tenant, job)`."""
+    second, ms = (part.replace(b"%", b"%%") for part in due_stamp(due_ms))
+    return b"%b%b%%b\x00%b%%b\x00%c\x00\x00" % (DUE, second, ms, kind)
+
+
 def owner_of(key: bytes) -> bytes:
     """Job key of an index key's job."""
-    end = key.index(0, _TENANT_AT)
-    return b"%b/%b" % (key[_TENANT_AT:end], key[end + 3 : -4])
+    end = key.index(0, TENANT_AT)
+    return b"%b/%b" % (key[TENANT_AT:end], key[end + 3 : -4])
 
 
 def ordinal_of(key: bytes) -> int:
@@ -72,13 +84,13 @@ def parse_queue(key: bytes) -> tuple[str, str, bytes, bytes]:
 
 def due_ms_of(key: bytes) -> int:
     """When an index key is due, without taking the rest apart."""
-    at = key.index(0, _TENANT_AT) + 1
+    at = key.index(0, TENANT_AT) + 1
     return int.from_bytes(key[_SECOND], "big") * 1000 + int.from_bytes(key[at : at + 2], "big")
 
 
 def second_and_tenant(key: bytes) -> tuple[int, bytes]:
     """The first two parts of an index key."""
-    return int.from_bytes(key[_SECOND], "big"), key[_TENANT_AT : key.index(0, _TENANT_AT)]
+    return int.from_bytes(key[_SECOND], "big"), key[TENANT_AT : key.index(0, TENANT_AT)]
 
 
 def second_prefix(second: int) -> bytes:

@@ -4,9 +4,10 @@ Fields that the documentation names but that are not built yet are refused by na
 stored and ignored.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -74,7 +75,7 @@ def admit(
         concurrency=spec.concurrency, missed=spec.missed, late_tolerance_ms=tolerance_ms,
         max_attempts=spec.max_attempts, digest=digest(spec),
     )  # fmt: skip
-    return Admitted(definition, plan, schedule_warnings(plan) + targets.warnings)
+    return Admitted(definition, shared_plan(plan), schedule_warnings(plan) + targets.warnings)
 
 
 def digest(spec: JobSpec) -> bytes:
@@ -89,30 +90,45 @@ def canonical(value: msgspec.Struct) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, msgspec.Struct):
-        found = {}
-        for name, default in _defaults(type(value)):
-            part = getattr(value, name)
-            if part != default:
-                found[name] = _plain(part)
-        return found
+    """What is not as its default, by name; values of other kinds as they are."""
     if isinstance(value, tuple):
         return [_plain(one) for one in value]
-    return value
+    if not isinstance(value, msgspec.Struct):
+        return value
+    names, parts_of, defaults = _fields(type(value))
+    found = {}
+    for name, part, default in zip(names, parts_of(value), defaults, strict=True):
+        if part is not default and part != default:
+            found[name] = part if type(part) in _SIMPLE else _plain(part)
+    return found
+
+
+_SIMPLE: Final = frozenset({str, bytes, int, bool, type(None)})
 
 
 @cache
-def _defaults(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
+def _fields(
+    kind: type[msgspec.Struct],
+) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]], tuple[Any, ...]]:
+    """Names of a struct's fields, what takes all their values, and their defaults."""
     fields = msgspec.structs.fields(kind)
-    return tuple(
-        (f.name, f.default if f.default_factory is msgspec.NODEFAULT else f.default_factory())
-        for f in fields
+    names = tuple(f.name for f in fields)
+    assert len(names) > 1, "one name gives a value, not a tuple"
+    defaults = tuple(
+        f.default if f.default_factory is msgspec.NODEFAULT else f.default_factory() for f in fields
     )
+    return names, attrgetter(*names), defaults
 
 
 def plan_of(definition: JobDefinition) -> tuple[Schedule, ...]:
     """The stored schedules as they are asked for ticks."""
-    return tuple(_runnable(schedule) for schedule in definition.schedules)
+    return shared_plan(tuple([_runnable(schedule) for schedule in definition.schedules]))
+
+
+@lru_cache(maxsize=16_384)
+def shared_plan(plan: tuple[Schedule, ...]) -> tuple[Schedule, ...]:
+    """One object for equal plans: many jobs have the same, and it takes room in memory once."""
+    return plan
 
 
 _encode: Final = msgspec.msgpack.Encoder(order="sorted").encode

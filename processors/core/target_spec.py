@@ -76,7 +76,15 @@ def _topic(spec: TopicTargetSpec, namespace: str, problems: list[Problem]) -> To
     key = spec.key.encode() if spec.key is not None else None
     bound("target.topic.key", len(key or b""), limits.TARGET_KEY_BYTES_MAX, "bytes", problems)
     _headers("target.topic.headers", spec.headers, problems)
+    if not spec.headers:
+        return _without_headers(name, key)
     return TopicTarget(name=name, key=key, headers=dict(spec.headers), outcome="none")
+
+
+@lru_cache(maxsize=4_096)
+def _without_headers(name: str, key: bytes | None) -> TopicTarget:
+    """One object for many jobs: it takes room in memory once."""
+    return TopicTarget(name=name, key=key, outcome="none")
 
 
 def _http(spec: HttpTargetSpec, problems: list[Problem]) -> HttpTarget:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
@@ -147,10 +147,12 @@ class KafkaTransactionalProducer:
                 self._produce_followed(record)
                 continue
             try:
-                if record.headers is None:
+                headers: Any = record.headers
+                if headers is None:
                     produce(topic, record.value, record.key, record.partition)
                 else:
-                    headers: ClientHeaders = list(record.headers)
+                    if type(headers) is not list:
+                        headers = list(headers)
                     produce(topic, record.value, record.key, record.partition, headers=headers)
             except (KafkaException, BufferError) as exception:
                 self._not_taken(record, exception, None)

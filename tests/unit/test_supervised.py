@@ -58,7 +58,7 @@ def test_a_member_owns_everything_once_it_has_marked_every_partition(marks: Mark
     owners = marks.owners()
     marks.mark(0, "me")
     marks.mark(1, "me")
-    owners.wait("me", fine)
+    owners.wait(["me"], fine)
 
 
 def test_marks_of_others_and_of_who_died_before_do_not_count(marks: Marks) -> None:
@@ -68,7 +68,26 @@ def test_marks_of_others_and_of_who_died_before_do_not_count(marks: Marks) -> No
     marks.mark(0, "me", wall_ms=marks.clock.wall_ms() - 1)
     marks.mark(1, "somebody")
     with pytest.raises(Unavailable, match="did not take over partition 0, 1 in 0 s"):
-        owners.wait("me", fine, timeout_s=0.01)
+        owners.wait(["me"], fine, timeout_s=0.01)
+
+
+def test_several_members_own_everything_together_and_each_owns_some(marks: Marks) -> None:
+    owners = marks.owners()
+    marks.mark(0, "me")
+    marks.mark(1, "me")
+    with pytest.raises(Unavailable, match="me-2 did not take over any in 0 s"):
+        owners.wait(["me", "me-2"], fine, timeout_s=0.01)
+    owners = marks.owners()
+    marks.mark(0, "me")
+    marks.mark(1, "me-2")
+    owners.wait(["me", "me-2"], fine)
+
+
+def test_more_members_than_partitions_are_not_all_waited_for(marks: Marks) -> None:
+    owners = marks.owners()
+    for partition in range(PARTITIONS):
+        marks.mark(partition, f"m{partition}")
+    owners.wait([f"m{n}" for n in range(PARTITIONS + 2)], fine)
 
 
 def test_the_wait_ends_with_the_process_that_is_waited_for(marks: Marks) -> None:
@@ -76,7 +95,7 @@ def test_the_wait_ends_with_the_process_that_is_waited_for(marks: Marks) -> None
         raise RuntimeError("it died")
 
     with pytest.raises(RuntimeError, match="it died"):
-        marks.owners().wait("me", dead)
+        marks.owners().wait(["me"], dead)
 
 
 def test_a_child_comes_to_the_same_settings(monkeypatch: pytest.MonkeyPatch) -> None:

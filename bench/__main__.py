@@ -2,11 +2,12 @@
 
 import sys
 
-from . import fire, full, heartbeats, http_worker, restore, worker
+from . import fire, full, heartbeats, http_worker, memory, restore, worker
 
 FIGURES = {
     **fire.FIGURES,
     **restore.FIGURES,
+    **memory.FIGURES,
     **full.FIGURES,
     **heartbeats.FIGURES,
     **http_worker.FIGURES,
@@ -14,7 +15,7 @@ FIGURES = {
 }
 GROUPS = {
     "spine": ("fire", "fire_lateness", "register", "restore"),
-    "hands": ("full", "lateness", "http_worker", "heartbeats"),
+    "hands": ("full", "lateness", "http_worker", "heartbeats", "restore_dirty", "idle_memory"),
     "lateness_p50": ("lateness",),
     "lateness_p99": ("lateness",),
     "fire_lateness_p50": ("fire_lateness",),

@@ -18,7 +18,7 @@ REGISTER_JOBS: Final = 100_000
 LATENESS_PER_S: Final = 250
 LATENESS_S: Final = 20
 RUNS: Final = 3
-REGISTER_PER_S_ASSUMED: Final = 8_000
+REGISTER_PER_S_ASSUMED: Final = 6_000
 """Only decides how far ahead the herd is due; all of it is registered before."""
 
 

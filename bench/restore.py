@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from confluent_kafka import Producer
 
 from horolog.broker import server
@@ -25,6 +26,10 @@ from .jobs import TENANTS
 from .report import emit, say
 
 JOBS: Final = 1_000_000
+DIRTY_JOBS: Final = 200_000
+DIRTY_BATCH: Final = 100
+VERSIONS: Final = 10
+MILLION: Final = 1_000_000
 RUNS: Final = 3
 TARGET: Final = "restored"
 DAY_MS: Final = 86_400_000
@@ -51,6 +56,32 @@ def restore() -> None:
     emit("restore", "/s", values, {"jobs": JOBS, "partitions": 1, "from": "process start"})
 
 
+def restore_dirty() -> None:
+    """Ten state records a job, none compacted, in small transactions with a mark each and numbers
+    beyond a million: records / (first fire - process start)."""
+    folder = Path(tempfile.mkdtemp(prefix="horolog-bench-"))
+    broker = server.start(folder / "broker", log=say)
+    try:
+        settings = settings_in(folder, "bench", 1)
+        admin.apply({"bootstrap.servers": broker.bootstrap}, topic_set("bench", 1))
+        create_topic(broker.bootstrap, TARGET)
+        say(f"writing {DIRTY_JOBS:,} jobs with {VERSIONS} states each")
+        transactions, records = _write_dirty(broker.bootstrap)
+        values = []
+        for run in range(RUNS):
+            seconds = _first_fire_s(settings, broker.bootstrap, f"run{run}")
+            values.append(records / seconds)
+            say(f"restore_dirty {run + 1}/{RUNS}: {seconds:.1f} s, {values[-1]:,.0f} records/s")
+    finally:
+        server.stop(broker.data_dir)
+        shutil.rmtree(folder, ignore_errors=True)
+    emit(
+        "restore_dirty", "/s", values,
+        {"jobs": DIRTY_JOBS, "records": records, "transactions": transactions, "partitions": 1,
+         "from": "process start"},
+    )  # fmt: skip
+
+
 def _first_fire_s(settings: object, bootstrap: str, member: str) -> float:
     """Start a scheduler on an empty folder and wait for a record that was not there before."""
     consumer = receiver(bootstrap, TARGET)
@@ -71,6 +102,48 @@ def _first_fire_s(settings: object, bootstrap: str, member: str) -> float:
 
 def _write(bootstrap: str) -> None:
     """What compaction leaves: one definition and one state a job, and the last mark."""
+    producer = _transactional(bootstrap)
+    schedules, state = topic_name("bench", "schedules"), topic_name("bench", "job-state")
+    batch = 50_000
+    for first in range(0, JOBS, batch):
+        producer.begin_transaction()
+        for key, definition, job_state in _jobs(first, first + batch):
+            producer.produce(schedules, definition, key, 0)
+            producer.produce(state, job_state, key, 0)
+            producer.poll(0)
+        txn = first // batch + 1
+        producer.produce(state, _mark(txn, 2 * batch + 1), b"!mark", 0)
+        producer.commit_transaction()
+
+
+def _write_dirty(bootstrap: str) -> tuple[int, int]:
+    """Every job's definition, then its states one after the other; (transactions, records)."""
+    producer = _transactional(bootstrap)
+    schedules, state = topic_name("bench", "schedules"), topic_name("bench", "job-state")
+    jobs = list(_jobs(0, DIRTY_JOBS))
+    transactions = records = 0
+    for version in range(VERSIONS):
+        for first in range(0, DIRTY_JOBS, DIRTY_BATCH):
+            producer.begin_transaction()
+            part = jobs[first : first + DIRTY_BATCH]
+            transactions += 1
+            for key, definition, job_state in part:
+                if not version:
+                    producer.produce(schedules, definition, key, 0)
+                changed = JOB_STATE.decode(job_state)
+                changed = msgspec.structs.replace(
+                    changed, txn=MILLION + transactions, sequence=version + 1, runs=version
+                )
+                producer.produce(state, JOB_STATE.encode(changed), key, 0)
+            count = len(part) * (1 if version else 2) + 1
+            mark = _mark(MILLION + transactions, count)
+            producer.produce(state, mark, b"!mark", 0)
+            producer.commit_transaction()
+            records += count
+    return transactions, records
+
+
+def _transactional(bootstrap: str) -> Producer:
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -81,21 +154,20 @@ def _write(bootstrap: str) -> None:
         }
     )
     producer.init_transactions()
-    schedules, state = topic_name("bench", "schedules"), topic_name("bench", "job-state")
-    batch = 50_000
-    for first in range(0, JOBS, batch):
-        producer.begin_transaction()
-        for key, definition, job_state in _jobs(first, first + batch):
-            producer.produce(schedules, definition, key, 0)
-            producer.produce(state, job_state, key, 0)
-            producer.poll(0)
-        txn = first // batch + 1
-        mark = Mark(
-            txn=txn, epoch=1, records=2 * batch + 1, wall_ms=int(time.time() * 1000),
-            owner="bench", positions=(Position("commands", 0),),
+    return producer
+
+
+def _mark(txn: int, records: int) -> bytes:
+    return MARK.encode(
+        Mark(
+            txn=txn,
+            epoch=1,
+            records=records,
+            wall_ms=int(time.time() * 1000),
+            owner="bench",
+            positions=(Position("commands", 0),),
         )  # fmt: skip
-        producer.produce(state, MARK.encode(mark), b"!mark", 0)
-        producer.commit_transaction()
+    )
 
 
 def _jobs(first: int, last: int) -> Iterator[tuple[bytes, bytes, bytes]]:
@@ -121,4 +193,7 @@ def _jobs(first: int, last: int) -> Iterator[tuple[bytes, bytes, bytes]]:
         yield key, JOB_DEFINITION.encode(definition), JOB_STATE.encode(state)
 
 
-FIGURES: Final[dict[str, Callable[[], None]]] = {"restore": restore}
+FIGURES: Final[dict[str, Callable[[], None]]] = {
+    "restore": restore,
+    "restore_dirty": restore_dirty,
+}

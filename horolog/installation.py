@@ -78,6 +78,12 @@ class Installation:
         return self.service(SCHEDULER)
 
     @property
+    def scheduler_pids(self) -> list[int]:
+        """Processes that decide now."""
+        names = [SCHEDULER, *self.members[1:]]
+        return [pid for name in names if (pid := self.service(name).pid) is not None]
+
+    @property
     def http_worker(self) -> Supervised:
         """The HTTP worker; there is one after `start`."""
         return self.service(HTTP_WORKER)

@@ -86,16 +86,16 @@ class Jobs:
             if state is not None:
                 self._hold(key, decode(state, values[len(absent) + n]))
 
-    def committed(self, step: Step) -> None:
-        """Let memory follow what is committed."""
-        held = self._held
+    def committed(self, step: Step, now_ms: int) -> None:
+        """Let memory follow what is committed: jobs that will soon be asked for are kept."""
+        held, soon_ms = self._held, now_ms + limits.JOB_CACHE_AHEAD_MS
         for key, job in step.jobs.items():
-            if job is not None and (job.state.due_ms or job.state.open):
+            if job is not None and (0 < job.state.due_ms <= soon_ms or job.state.open):
                 if key in held:
                     held[key] = job
                 else:
                     self._hold(key, job)
-            elif held.pop(key, None) is not None:  # gone, or at rest: seldom asked for again
+            elif held.pop(key, None) is not None:  # gone, or at rest for a while
                 self._budget.held -= 1
 
     def clear(self) -> None:

@@ -151,6 +151,7 @@ class Scheduler:
 
     def finish(self, txn: Transaction, now_ms: int) -> None:
         """What workers and slots are told goes out behind the commit."""
+        self._now_ms = now_ms
         step: Step | None = txn.memory
         queued = step.queued if step is not None else ()
         self._leasing.finish(txn, queued, now_ms)
@@ -160,7 +161,7 @@ class Scheduler:
         step: Step | None = txn.memory
         if step is None:
             return
-        self._jobs.committed(step)
+        self._jobs.committed(step, self._now_ms)
         assert self._wheel is not None
         add = self._wheel.add
         for key in step.index:

@@ -59,8 +59,10 @@ WHEEL_SECONDS: Final = 60
 WHEEL_KEYS_PER_TENANT_SECOND_MAX: Final = 4_096
 WHEEL_KEYS_MAX: Final = 131_072
 """Keys a partition holds in memory."""
-JOB_CACHE_MAX: Final = 262_144
+JOB_CACHE_MAX: Final = 131_072
 """Decoded jobs a process holds; about 1 KB each."""
+JOB_CACHE_AHEAD_MS: Final = 120_000
+"""Jobs that are due later are not held; reading one again costs less than its room."""
 OUTBOX_FLUSH_S: Final = 5.0
 
 # --- leases -----------------------------------------------------------------------------------

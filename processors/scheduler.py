@@ -202,7 +202,7 @@ class Scheduler:
         self._wheel.load(now_ms)
         entries, decided = self._leasing.lapsed(now_ms, limit), 0
         # In portions, since payloads may be large.
-        while decided < limit and txn.bytes <= limits.TRANSACTION_BYTES_MAX:
+        while decided < limit and not txn.full:
             entries += self._wheel.draw(now_ms, min(DRAW_MAX, limit - decided) - len(entries))
             if not entries:
                 break

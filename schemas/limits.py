@@ -48,8 +48,8 @@ MISSED_COUNT_MAX: Final = 100_000
 # --- one transaction --------------------------------------------------------------------------
 COMMANDS_PER_STEP_MAX: Final = 1_000
 FIRES_PER_STEP_MAX: Final = 2_000
-REPORTS_PER_STEP_MAX: Final = 4_000
 TRANSACTION_RECORDS_MAX: Final = 20_000
+"""A step takes no further input with half of it; one input adds at most three for each report."""
 TRANSACTION_BYTES_MAX: Final = 16 * 1_048_576
 
 # --- buffers and caches -----------------------------------------------------------------------
@@ -70,7 +70,6 @@ LEASE_MS: Final = 60_000
 RESEND_MS: Final = 5_000
 """A lease that no report has named is sent again after this time."""
 QUEUE_KEYS_MAX: Final = 100_000
-DRAINED_EVERY_MS: Final = 100
 WORK_BATCH_ITEMS_MAX: Final = 500
 
 # --- time -------------------------------------------------------------------------------------
@@ -154,4 +153,5 @@ assert SWEEP_MS_MAX < LEASE_MARGIN_MS_MAX
 assert LEASE_TO_START_SHARE <= LEASE_MARGIN_SHARE
 assert RENEWALS_PER_LEASE < LEASE_MARGIN_SHARE
 assert LEASE_MS_MIN <= LEASE_MS
+assert REPORTS_PER_BATCH_MAX * 3 <= TRANSACTION_RECORDS_MAX // 2
 assert RESULT_BYTES_MAX + DETAIL_BYTES_MAX + PROGRESS_BYTES_MAX < REPORT_BATCH_BYTES_MAX

@@ -398,7 +398,7 @@ class PartitionTask:
         for topic in topics:
             count = 0
             for record in self._buffers[topic]:
-                if count >= left or txn.bytes > limits.TRANSACTION_BYTES_MAX:
+                if count >= left or txn.full:
                     break
                 if count and record is suspect:
                     break

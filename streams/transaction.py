@@ -5,6 +5,8 @@ Nothing here touches the world. A step fills it, the task performs it, or drops 
 
 from typing import Any, Final
 
+from schemas import limits
+
 from .layout import TXN_HEADER
 from .ports import Headers, Produced, Store
 
@@ -72,6 +74,14 @@ class Transaction:
     def forward(self, message: Produced) -> None:
         """Send and have acknowledged before the commit: the input moves past the original."""
         self.forwards.append(message)
+
+    @property
+    def full(self) -> bool:
+        """Whether the step should take nothing more."""
+        return (
+            self.bytes > limits.TRANSACTION_BYTES_MAX
+            or len(self.records) > limits.TRANSACTION_RECORDS_MAX // 2
+        )
 
     @property
     def empty(self) -> bool:

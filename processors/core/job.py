@@ -22,7 +22,7 @@ from schemas.limits import (
     MISSED_COUNT_MAX,
 )
 from schemas.replies import Problem
-from schemas.state import Hold, JobDefinition, JobState
+from schemas.state import Hold, JobDefinition, JobState, OpenExecution
 from schemas.units import format_instant
 
 from .executions import pin
@@ -94,19 +94,19 @@ def index_entries(tenant: bytes, job: bytes, state: JobState) -> list[bytes]:
         entries.append(due_key(state.due_ms, tenant, job, Kind.TICK))
     if state.forget_ms:
         entries.append(due_key(state.forget_ms, tenant, job, Kind.FORGET))
-    return entries + _execution_entries(tenant, job, state)
-
-
-def _execution_entries(tenant: bytes, job: bytes, state: JobState) -> list[bytes]:
-    entries = []
-    for e in state.open:
-        if e.lease_until:
-            entries.append(due_key(e.lease_until, tenant, job, Kind.LEASE, e.ordinal))
-        elif e.state == "QUEUED":
-            entries.append(
-                queue_key(e.pool.encode(), e.handler.encode(), tenant, e.due_at, job, e.ordinal)
-            )
+    for execution in state.open:
+        entry = _entry_of(execution, tenant, job)
+        if entry is not None:
+            entries.append(entry)
     return entries
+
+
+def _entry_of(e: OpenExecution, tenant: bytes, job: bytes) -> bytes | None:
+    if e.lease_until:
+        return due_key(e.lease_until, tenant, job, Kind.LEASE, e.ordinal)
+    if e.state == "QUEUED":
+        return queue_key(e.pool, e.handler, tenant, e.due_at, job, e.ordinal)
+    return None
 
 
 def index_changes(
@@ -129,10 +129,10 @@ def index_changes(
         if after.forget_ms:
             new.append(due_key(after.forget_ms, tenant, job, Kind.FORGET))
     if before.open is not after.open:
-        had = _execution_entries(tenant, job, before)
-        has = _execution_entries(tenant, job, after)
-        gone += [entry for entry in had if entry not in has]
-        new += [entry for entry in has if entry not in had]
+        had = [_entry_of(e, tenant, job) for e in before.open]
+        has = [_entry_of(e, tenant, job) for e in after.open]
+        gone += [entry for entry in had if entry is not None and entry not in has]
+        new += [entry for entry in has if entry is not None and entry not in had]
     return gone, new
 
 

@@ -10,6 +10,7 @@ tenant by tenant. Its value is empty: what is due follows from the state.
 """
 
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final
 
 from schemas.units import format_instant
@@ -37,23 +38,21 @@ class Kind(IntEnum):
 
 def due_key(due_ms: int, tenant: bytes, job: bytes, kind: int, ordinal: int = 0) -> bytes:
     """Index key of something that `job` has due."""
-    second, ms = divmod(due_ms, 1000)
-    return b"%b%b%b\x00%b%b\x00%c%b" % (
-        DUE, second.to_bytes(5, "big"), tenant, ms.to_bytes(2, "big"), job, kind,
-        ordinal.to_bytes(2, "big"),
-    )  # fmt: skip
+    return due_form(due_ms, kind, ordinal) % (tenant, job)
+
+
+@lru_cache(maxsize=4_096)
+def due_form(due_ms: int, kind: int, ordinal: int = 0) -> bytes:
+    """What becomes an index key by `% (tenant, job)`: many of a step differ in nothing else."""
+    second, ms = (part.replace(b"%", b"%%") for part in due_stamp(due_ms))
+    number = ordinal.to_bytes(2, "big").replace(b"%", b"%%")
+    return b"%b%b%%b\x00%b%%b\x00%c%b" % (DUE, second, ms, kind, number)
 
 
 def due_stamp(due_ms: int) -> tuple[bytes, bytes]:
     """Second and millisecond as index keys have them."""
     second, ms = divmod(due_ms, 1000)
     return second.to_bytes(5, "big"), ms.to_bytes(2, "big")
-
-
-def due_form(due_ms: int, kind: int) -> bytes:
-    """What becomes an index key of this time and kind by `% (tenant, job)`."""
-    second, ms = (part.replace(b"%", b"%%") for part in due_stamp(due_ms))
-    return b"%b%b%%b\x00%b%%b\x00%c\x00\x00" % (DUE, second, ms, kind)
 
 
 def owner_of(key: bytes) -> bytes:
@@ -68,12 +67,18 @@ def ordinal_of(key: bytes) -> int:
 
 
 def queue_key(
-    pool: bytes, handler: bytes, tenant: bytes, due_ms: int, job: bytes, ordinal: int
+    pool: str, handler: str, tenant: bytes, due_ms: int, job: bytes, ordinal: int
 ) -> bytes:
     """Key of an execution that waits for a place: by pool and handler, then tenant, then time."""
-    return b"%b%b\x00%b\x00%b\x00%b%b%b" % (
-        QUEUE, pool, handler, tenant, due_ms.to_bytes(6, "big"), job, ordinal.to_bytes(2, "big")
+    return b"%b%b\x00%b%b%b" % (
+        _group_prefix(pool, handler), tenant, due_ms.to_bytes(6, "big"), job,
+        ordinal.to_bytes(2, "big"),
     )  # fmt: skip
+
+
+@lru_cache(maxsize=4_096)
+def _group_prefix(pool: str, handler: str) -> bytes:
+    return b"%b%b\x00%b\x00" % (QUEUE, pool.encode(), handler.encode())
 
 
 def parse_queue(key: bytes) -> tuple[str, str, bytes, bytes]:

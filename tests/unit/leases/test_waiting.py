@@ -17,7 +17,7 @@ LINES = [(p, h, t) for p in ("default", "http") for h in ("h", "k") for t in ("a
 
 
 def key(due_ms: int, tenant: str = "a", handler: str = "h", pool: str = "default") -> bytes:
-    return queue_key(pool.encode(), handler.encode(), tenant.encode(), due_ms, b"j%d" % due_ms, 0)
+    return queue_key(pool, handler, tenant.encode(), due_ms, b"j%d" % due_ms, 0)
 
 
 class Queue:
@@ -132,7 +132,7 @@ def test_reading_a_long_backlog_does_not_scan_for_every_draw() -> None:
 
 def test_job_ids_and_times_with_any_bytes_are_no_trouble() -> None:
     odd = [
-        queue_key(b"default", b"h", b"a", due_ms, job, ordinal)
+        queue_key("default", "h", b"a", due_ms, job, ordinal)
         for due_ms in (0, 255, 256 << 16, 2**47)
         for job in (b"~", b"a.b", b"zz")
         for ordinal in (0, 7)

@@ -2,7 +2,20 @@
 
 import typer
 
-from . import broker, config, cron, demo, doctor, executions, jobs, run, topics, up, worker
+from . import (
+    broker,
+    config,
+    cron,
+    demo,
+    doctor,
+    executions,
+    importing,
+    jobs,
+    run,
+    topics,
+    up,
+    worker,
+)  # fmt: skip
 from .frame import EXIT_CODES, command, group
 
 app = group("Horolog runs jobs on time, from a Kafka log. Everything else follows from that log.")
@@ -11,6 +24,7 @@ _help = group("More about the command itself.")
 app.add_typer(jobs.app, name="job")
 app.add_typer(executions.app, name="execution")
 app.add_typer(cron.app, name="cron")
+app.add_typer(importing.app, name="import")
 app.add_typer(run.app, name="run")
 app.add_typer(broker.app, name="broker")
 app.add_typer(topics.app, name="topics")

@@ -30,7 +30,7 @@ _event, _times, _version, _ = compile_parts(
 _state_txn, _state_own, _state_shared, _, _state_end = compile_parts(
     registered("JobState").schema, JOB_STATE.prefix, "life", "status", "runs", "forget_ms"
 )
-_NOTHING_ELSE: Final = (None, (), ())
+_NOTHING_ELSE: Final = (None, (), (), 0)
 _TICK: Final = int(Kind.TICK)
 
 
@@ -111,7 +111,7 @@ class PlainFires:
                     definition is None or (target := definition.topic) is None
                     or target.key is not None or state.open or state.status != "ACTIVE"
                     or state.hold is not None or state.next_ms != tick_ms
-                    or state.cursor_ms >= tick_ms
+                    or state.cursor_ms >= tick_ms or definition.policy is not None
                 ):  # fmt: skip
                     decide(entry, job_key)
                     continue

@@ -169,6 +169,13 @@ class Running:
                 if job is None or execution is None or execution.state != "QUEUED":
                     self._leasing.free(pool, place.worker)  # nobody's by now
                     continue
+                definition = decide.definition_of(execution, job.definition)
+                if decide.too_late(execution, definition, now_ms):
+                    self._leasing.free(pool, place.worker)
+                    key_text = job_key.decode()
+                    moved = decide.missed_deadline(key_text, job.state, execution, now_ms, txn.seq)
+                    self.follow(txn, job_key, job, moved, now_ms)
+                    continue
                 self._lease(txn, job_key, job, execution, place, now_ms)
             except Exception as error:
                 raise DueEntryCrashed(key, repr(error)) from error

@@ -61,6 +61,7 @@ from .core.keys import (
     parse_queue,
     split_job_key,
 )
+from .core.late import decide_late_tick
 from .core.schedule_input import schedule_warnings
 from .core.spec import admit, digest, plan_of
 from .core.wheel import Wheel
@@ -233,7 +234,10 @@ class Scheduler:
             if not state.due_ms or state.due_ms != due_ms_of(entry):
                 return
             key = job_key.decode()
-            decision = decide.decide_tick(key, job, now_ms, txn.seq, self._tz)
+            definition = job.definition
+            plain = definition is None or definition.policy is None
+            decide_tick = decide.decide_tick if plain else decide_late_tick
+            decision = decide_tick(key, job, now_ms, txn.seq, self._tz)
             after = self._write(txn, key, job_key, job, decision, now_ms)
             if after.state.due_ms == state.due_ms:  # drawn, and due once more
                 Step.of(txn).index.append(entry)
@@ -268,7 +272,9 @@ class Scheduler:
         while job is not None and 0 < job.state.due_ms <= upto_ms:
             entry = index_entries(*split_job_key(job_key), job.state)[0]
             try:
-                decision = decide.decide_tick(key, job, now_ms, txn.seq, self._tz, upto_ms)
+                plain = job.definition is None or job.definition.policy is None
+                decide_tick = decide.decide_tick if plain else decide_late_tick
+                decision = decide_tick(key, job, now_ms, txn.seq, self._tz, upto_ms)
                 job = self._write(txn, key, job_key, job, decision, now_ms)
             except Exception as error:
                 raise DueEntryCrashed(entry, repr(error)) from error

@@ -207,7 +207,7 @@ def _moved(event: ExecutionMoved) -> Execution:
 def _missed(event: TicksMissed) -> Execution:
     return Execution(
         tenant=event.tenant, job=event.job, life=event.life, sequence=event.sequence,
-        state="MISSED", reason=event.reason, detail=event.detail, scheduled_at=event.first,
+        state=event.state, reason=event.reason, detail=event.detail, scheduled_at=event.first,
         last_scheduled_at=event.last, due_at=event.first, claimed_at=event.claimed_at,
         at=event.claimed_at, version=event.version, count=event.count, exact=event.exact,
     )  # fmt: skip

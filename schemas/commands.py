@@ -49,6 +49,23 @@ class WorkerTargetSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit
     pool: str = "default"
 
 
+class ExcludedSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """Times of one kind that a job is kept out of: dates, a country's holidays, weekly windows."""
+
+    dates: tuple[str, ...] = ()
+    country: str = ""
+    subdivision: str = ""
+    weekly: tuple[str, ...] = ()
+
+
+class CalendarsSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """When a job does not run, and what becomes of ticks that lie there."""
+
+    exclude: tuple[ExcludedSpec, ...]
+    then: str = "skip"
+    timezone: str | None = None
+
+
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is to run and when."""
 
@@ -63,6 +80,13 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     missed: str = "latest"
     late_tolerance: str = "60s"
     max_attempts: int = 1
+    start: str | None = None
+    end: str | None = None
+    max_runs: int | None = None
+    jitter: str | None = None
+    start_deadline: str | None = None
+    missed_limit: int | None = None
+    calendars: CalendarsSpec | None = None
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -1,5 +1,7 @@
 """Events: what happened, in the past tense. Never edited, only followed. Times are UTC ms."""
 
+from typing import Literal
+
 import msgspec
 
 from .state import JobDefinition
@@ -78,6 +80,7 @@ class TicksMissed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     detail: str = ""
     claimed_at: int
     version: int
+    state: Literal["MISSED", "SKIPPED"] = "MISSED"
 
 
 class InputLost(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -19,6 +19,15 @@ COMMAND_BYTES_MAX: Final = 262_144
 EVERY_MS_MIN: Final = 1_000
 LATE_TOLERANCE_MS_DEFAULT: Final = 60_000
 LATE_TOLERANCE_MS_MAX: Final = 86_400_000
+JITTER_MS_MAX: Final = 86_400_000
+START_DEADLINE_MS_MIN: Final = 1_000
+START_DEADLINE_MS_MAX: Final = 366 * 86_400_000
+MISSED_LIMIT_DEFAULT: Final = 100
+MISSED_LIMIT_MAX: Final = 1_000
+MAX_RUNS_MAX: Final = 1_000_000_000
+EXCLUDED_SETS_MAX: Final = 10
+EXCLUDED_DATES_MAX: Final = 500
+"""Dates and weekly windows of one set."""
 
 HANDLER_CHARS_MAX: Final = 128
 POOLS_BUILT: Final = ("default", "http")
@@ -44,6 +53,15 @@ KEEP_FINISHED_ONE_OFF_MS: Final = 3_600_000
 QUARANTINE_VALUE_BYTES_MAX: Final = 65_536
 MISSED_COUNT_MAX: Final = 100_000
 """Ticks passed over are counted exactly up to here; beyond, the count is a lower bound."""
+
+# --- ticks that are late ----------------------------------------------------------------------
+ON_TIME_MS: Final = 1_000
+"""A tick is on time within this, however small `late_tolerance` is."""
+CATCH_UP_PACE_MS: Final = 100
+"""Between two ticks of one job that are caught up."""
+CATCH_UP_LOOK_MS_MIN: Final = 1_000
+CATCH_UP_LOOK_MS_MAX: Final = 60_000
+"""How often a tick to be caught up looks whether the execution before it is over."""
 
 # --- one transaction --------------------------------------------------------------------------
 COMMANDS_PER_STEP_MAX: Final = 1_000
@@ -96,6 +114,9 @@ DRAIN_S: Final = 10.0
 GROUP_OFFSETS_EVERY_MS: Final = 5_000
 
 assert HEARTBEAT_MS * 3 <= SESSION_MS
+# What catches up gets on, also with ticks a second apart.
+assert CATCH_UP_PACE_MS * 2 <= EVERY_MS_MIN
+assert START_DEADLINE_MS_MIN >= ON_TIME_MS
 # A dead owner's transaction must be over before the group would give up a live, slow one.
 assert SESSION_MS < TRANSACTION_MS_MAX < POLL_INTERVAL_MS_MAX
 assert IDLE_MARK_MS * 3 <= UNOWNED_AFTER_MS

@@ -48,6 +48,36 @@ class WorkerTarget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     pool: str = "default"
 
 
+class ExcludedTimes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Times of one kind that a job is kept out of."""
+
+    dates: tuple[str, ...] = ()
+    country: str = ""
+    subdivision: str = ""
+    weekly: tuple[str, ...] = ()
+
+
+class Calendars(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """When a job does not run; `then` says what becomes of ticks that lie there."""
+
+    exclude: tuple[ExcludedTimes, ...]
+    then: str = "skip"
+    timezone: str = "UTC"
+    data: str = ""
+
+
+class TickPolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What is to be looked at before a tick runs, beyond the defaults; 0 means none."""
+
+    start_ms: int = 0
+    end_ms: int = 0
+    max_runs: int = 0
+    jitter_ms: int = 0
+    start_deadline_ms: int = 0
+    missed_limit: int = 100
+    calendars: Calendars | None = None
+
+
 class JobDefinition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is to run and when, durations and instants resolved."""
 
@@ -68,6 +98,7 @@ class JobDefinition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     late_tolerance_ms: int = 60_000
     max_attempts: int = 1
     digest: bytes = b""
+    policy: TickPolicy | None = None
 
 
 class CommandId(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -144,6 +175,7 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     hold: Hold | None = None
     ids: tuple[CommandId, ...] = ()
     open: tuple[OpenExecution, ...] = ()
+    since_ms: int = 0
 
 
 class JobIds(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -8,10 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
+from processors.core.job import offset_of
 from processors.core.preview import preview
 from processors.core.spec import plan_of
 from projections.jobs import JobView
-from schemas.state import JobDefinition, Schedule
+from schemas.state import JobDefinition, Schedule, TickPolicy
 from schemas.units import format_duration
 
 from .shown_executions import instant, open_form, open_text
@@ -68,8 +69,38 @@ def job_document(view: JobView) -> dict[str, Any]:
         "missed": definition.missed,
         "late_tolerance": format_duration(definition.late_tolerance_ms),
         "max_attempts": definition.max_attempts,
+        **policy_form(definition),
         "tzdata": state.tz,
     }
+
+
+def policy_form(definition: JobDefinition) -> dict[str, Any]:
+    """What bounds the ticks, as users write it, with every default but those that say nothing."""
+    policy = definition.policy or TickPolicy()
+    form: dict[str, Any] = {"jitter": format_duration(policy.jitter_ms)}
+    if policy.jitter_ms:
+        form["jitter_of_this_job"] = format_duration(offset_of(definition))
+    if policy.start_ms:
+        form["start"] = instant(policy.start_ms)
+    if policy.end_ms:
+        form["end"] = instant(policy.end_ms)
+    if policy.max_runs:
+        form["max_runs"] = policy.max_runs
+    if policy.start_deadline_ms:
+        form["start_deadline"] = format_duration(policy.start_deadline_ms)
+    if definition.missed == "all":
+        form["missed_limit"] = policy.missed_limit
+    if policy.calendars is not None:
+        form["calendars"] = {
+            "exclude": [
+                {k: v for k, v in msgspec.structs.asdict(one).items() if v}
+                for one in policy.calendars.exclude
+            ],
+            "then": policy.calendars.then,
+            "timezone": policy.calendars.timezone,
+            "data": policy.calendars.data,
+        }
+    return form
 
 
 def next_runs(view: JobView, count: int = NEXT_RUNS) -> list[dict[str, Any]]:
@@ -77,9 +108,13 @@ def next_runs(view: JobView, count: int = NEXT_RUNS) -> list[dict[str, Any]]:
     state = view.state
     if state.status != "ACTIVE" or not state.next_ms:
         return []
+    policy = view.definition.policy
+    if policy is not None and policy.max_runs:
+        count = min(count, max(0, policy.max_runs - state.runs))
     ticks = preview(
         plan_of(view.definition), state.next_ms - 1, count,
-        jitter_offset_ms=state.due_ms - state.next_ms,
+        jitter_offset_ms=offset_of(view.definition),
+        calendars=policy.calendars if policy is not None else None,
     )  # fmt: skip
     return [msgspec.structs.asdict(tick) for tick in ticks]
 

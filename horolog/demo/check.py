@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from processors.core.schedule import Schedule, first_tick, next_tick
+from processors.core.schedule import Planned, first_tick, next_tick
 from schemas.events import ExecutionFired, ExecutionMoved, TicksMissed
 from schemas.units import format_instant
 
@@ -30,7 +30,7 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     decided, may have fired or not; `decided_ms` is an instant by which it was decided."""
 
     key: str
-    plan: tuple[Schedule, ...]
+    plan: tuple[Planned, ...]
     from_ms: int
     until_ms: int
     decided_ms: int

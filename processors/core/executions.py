@@ -4,6 +4,7 @@
     QUEUED ──pause──▶ PENDING(paused) ──resume──▶ QUEUED
     QUEUED, PENDING ──late outcome of the newest delivery──▶ terminal, gone
     QUEUED, PENDING ──cancel | delete──▶ CANCELLED, gone
+    QUEUED ──lease, behind its start_deadline──▶ MISSED(deadline), gone
     RUNNING ──returned | lease lost──▶ QUEUED, the same attempt; PENDING(paused) in a paused job;
                                        CANCELLED in a deleted one; lost too often: DEAD(deliveries)
     RUNNING ──cancel──▶ CLOSING(CANCELLED) ──outcome | stopped | abandoned | returned | expiry──▶
@@ -25,7 +26,7 @@ from schemas.state import JobDefinition, JobState, OpenExecution
 
 _replace: Final = msgspec.structs.replace
 
-TERMINAL: Final = frozenset({"SUCCEEDED", "FAILED", "DEAD", "CANCELLED"})
+TERMINAL: Final = frozenset({"SUCCEEDED", "FAILED", "DEAD", "CANCELLED", "MISSED"})
 LEASE_CLOSED: Final = "lease_closed"
 """Reason of the event that closes the lease of an execution that is terminal already."""
 FAILED_REASONS: Final = frozenset({
@@ -302,6 +303,22 @@ def ended_by_delete(
         return _closed(job_key, state, execution, "CANCELLED", "", None, now_ms, txn,
                        detail="the job was deleted")  # fmt: skip
     return _asked_back(state, execution)
+
+
+def too_late(execution: OpenExecution, definition: JobDefinition | None, now_ms: int) -> bool:
+    """Whether it would be leased for the first time after its job's `start_deadline`."""
+    policy = definition.policy if definition is not None else None
+    if policy is None or not policy.start_deadline_ms:
+        return False
+    first = execution.attempt == 1 and execution.delivery == 0
+    return first and now_ms - execution.due_at > policy.start_deadline_ms
+
+
+def missed_deadline(
+    job_key: str, state: JobState, execution: OpenExecution, now_ms: int, txn: int
+) -> Moved:
+    """It waited past its job's `start_deadline`: it does not run any more."""
+    return _closed(job_key, state, execution, "MISSED", "deadline", None, now_ms, txn)
 
 
 def failed(

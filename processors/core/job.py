@@ -34,15 +34,18 @@ from .keys import (
     queue_key,
     split_job_key,
 )
+from .policy_spec import one_off_instant
 from .schedule import (
     AtSchedule,
-    CronSchedule,
-    Schedule,
+    EverySchedule,
+    Planned,
     Tick,
     count_ticks,
+    jitter_ms,
     next_tick,
     next_tick_from,
 )
+from .spec import plan_of
 
 _replace: Final = msgspec.structs.replace
 
@@ -52,7 +55,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 
     state: JobState
     definition: JobDefinition | None
-    plan: tuple[Schedule, ...]
+    plan: tuple[Planned, ...]
 
 
 class Fire(msgspec.Struct, frozen=True, gc=False):
@@ -152,10 +155,10 @@ def decide_tick(
     assert definition is not None and 0 < state.due_ms <= now_ms
     tick_ms, offset_ms, accepted_ms = state.next_ms, state.due_ms - state.next_ms, 0
     if state.status == "PAUSED":
-        return _missed_while_paused(job_key, job, tick_ms, now_ms, txn, tz)
-    if offset_ms and any(one.at_ms == tick_ms for one in _one_offs(job.plan)):
+        return missed_while_paused(job_key, job, tick_ms, now_ms, txn, tz)
+    if offset_ms and any(one.at_ms == tick_ms for one in one_offs(job.plan)):
         offset_ms, accepted_ms = 0, state.due_ms  # accepted after its time: due at the acceptance
-    following = _following(job, tick_ms, accepted_ms)
+    following = following_tick(job, tick_ms, accepted_ms)
     tolerance_ms = definition.late_tolerance_ms
     if following is not None:
         from_ms = accepted_ms if tick_ms < accepted_ms < following.at_ms else tick_ms
@@ -164,15 +167,15 @@ def decide_tick(
     sequence = state.sequence
     if now_ms - state.due_ms > tolerance_ms:
         until_ms = (now_ms if upto_ms is None else upto_ms) - offset_ms
-        count, last_ms = _count(job, tick_ms, accepted_ms, until_ms)
+        count, last_ms = count_from(job, tick_ms, accepted_ms, until_ms)
         if last_ms > tick_ms:
-            before, before_ms = _count(job, tick_ms, accepted_ms, last_ms - 1)
+            before, before_ms = count_from(job, tick_ms, accepted_ms, last_ms - 1)
             sequence += 1
             missed = (
-                _missed(job_key, state, definition, sequence, txn, now_ms, "policy",
+                missed_record(job_key, state, definition, sequence, txn, now_ms, "policy",
                         tick_ms, before_ms, before, count <= MISSED_COUNT_MAX),
             )  # fmt: skip
-            tick_ms, following = last_ms, _following(job, last_ms, accepted_ms)
+            tick_ms, following = last_ms, following_tick(job, last_ms, accepted_ms)
     occurrence = occurrence_of_tick(job_key, tick_ms)
     due_ms = max(tick_ms + offset_ms, accepted_ms)
     fire = Fire(occurrence, occurrence + ":1", tick_ms, due_ms, sequence + 1)
@@ -189,12 +192,12 @@ class FollowingRun(msgspec.Struct, frozen=True, gc=False):
     forget_ms: int
 
 
-def following_run(plan: tuple[Schedule, ...], tick_ms: int, now_ms: int) -> FollowingRun:
+def following_run(plan: tuple[Planned, ...], tick_ms: int, now_ms: int) -> FollowingRun:
     """What `decide_tick` makes of a tick that is on time and due at its own time."""
     following = next_tick(plan, tick_ms)
     next_ms = following.at_ms if following is not None else 0
     forget_ms = now_ms + _keep_ms(plan) if following is None else 0
-    return FollowingRun(next_ms, _local(plan, tick_ms), forget_ms)
+    return FollowingRun(next_ms, local_of(plan, tick_ms), forget_ms)
 
 
 def _moved(
@@ -209,7 +212,7 @@ def _moved(
     sequence: int,
 ) -> JobState:
     """The state after a run: the cursor on `decided_ms`, the following tick planned."""
-    local = _local(job.plan, decided_ms)
+    local = local_of(job.plan, decided_ms)
     if decided_ms < state.cursor_ms:  # a late one-off: the cursor never moves back
         decided_ms, local = state.cursor_ms, state.cursor_local
     if following is not None:
@@ -233,36 +236,36 @@ def keep_ms(job: Job) -> int:
     return FORGET_DELETED_MS if job.state.status == "DELETED" else _keep_ms(job.plan)
 
 
-def _keep_ms(plan: Iterable[Schedule]) -> int:
+def _keep_ms(plan: Iterable[Planned]) -> int:
     one_off = all(isinstance(schedule, AtSchedule) for schedule in plan)
     return KEEP_FINISHED_ONE_OFF_MS if one_off else KEEP_FINISHED_MS
 
 
-def _following(job: Job, after_ms: int, accepted_ms: int) -> Tick | None:
+def following_tick(job: Job, after_ms: int, accepted_ms: int) -> Tick | None:
     """The tick after `after_ms`. Those of recurring schedules also lie after the acceptance."""
     if accepted_ms <= after_ms:
         return next_tick(job.plan, after_ms)
-    late = next_tick(_one_offs(job.plan), after_ms)
+    late = next_tick(one_offs(job.plan), after_ms)
     if late is not None and late.at_ms <= accepted_ms:
         return late
     return next_tick(job.plan, accepted_ms)
 
 
-def _count(job: Job, first_ms: int, accepted_ms: int, upto_ms: int) -> tuple[int, int]:
+def count_from(job: Job, first_ms: int, accepted_ms: int, upto_ms: int) -> tuple[int, int]:
     """How many ticks lie from the tick `first_ms` to `upto_ms`, and the last of them."""
     limit = MISSED_COUNT_MAX + 1
     if accepted_ms < first_ms:
         count, _, last_ms = count_ticks(job.plan, first_ms - 1, upto_ms, limit=limit)
         return count, last_ms or first_ms
-    late = {one.at_ms for one in _one_offs(job.plan) if first_ms <= one.at_ms <= accepted_ms}
+    late = {one.at_ms for one in one_offs(job.plan) if first_ms <= one.at_ms <= accepted_ms}
     late = {at_ms for at_ms in late if at_ms <= upto_ms} or {first_ms}
     count, _, last_ms = count_ticks(job.plan, accepted_ms, upto_ms, limit=limit)
     return count + len(late), last_ms or max(late)
 
 
-def _local(plan: tuple[Schedule, ...], at_ms: int) -> str:
+def local_of(plan: tuple[Planned, ...], at_ms: int) -> str:
     """Local time, fold and zone of a tick; empty where it came from no zone's clock."""
-    if len(plan) == 1 and not isinstance(plan[0], CronSchedule):
+    if len(plan) == 1 and isinstance(plan[0], EverySchedule | AtSchedule):
         return ""
     tick = next_tick(plan, at_ms - 1)
     if tick is None or tick.at_ms != at_ms or not tick.zone:
@@ -277,7 +280,7 @@ def _cursor(state: JobState) -> Tick:
     return Tick(state.cursor_ms, parts[0], int(parts[1]), parts[2])
 
 
-def _missed(
+def missed_record(
     job_key: str, state: JobState, definition: JobDefinition, sequence: int, txn: int,
     now_ms: int, reason: str, first_ms: int, last_ms: int, count: int, exact: bool = True,
     detail: str = "",
@@ -290,17 +293,17 @@ def _missed(
     )  # fmt: skip
 
 
-def _missed_while_paused(
+def missed_while_paused(
     job_key: str, job: Job, tick_ms: int, now_ms: int, txn: int, tz: str
 ) -> Decision:
     """Only one-offs are due while a job is paused: their time passes, which is recorded."""
     state, definition = job.state, job.definition
     assert definition is not None
     sequence = state.sequence + 1
-    record = _missed(
+    record = missed_record(
         job_key, state, definition, sequence, txn, now_ms, "paused", tick_ms, tick_ms, 1
     )
-    following = next_tick(_one_offs(job.plan), tick_ms)
+    following = next_tick(one_offs(job.plan), tick_ms)
     moved = tick_ms > state.cursor_ms
     after = _replace(
         state, txn=txn, sequence=sequence, cursor_ms=tick_ms if moved else state.cursor_ms,
@@ -311,7 +314,7 @@ def _missed_while_paused(
     return Decision(after, missed=(record,))
 
 
-def _one_offs(plan: tuple[Schedule, ...]) -> tuple[AtSchedule, ...]:
+def one_offs(plan: tuple[Planned, ...]) -> tuple[AtSchedule, ...]:
     return tuple(schedule for schedule in plan if isinstance(schedule, AtSchedule))
 
 
@@ -325,7 +328,7 @@ def break_job(job_key: str, job: Job, now_ms: int, txn: int, detail: str) -> Dec
     if definition is not None and state.next_ms:
         cursor_ms = max(cursor_ms, state.next_ms)
         missed = (
-            _missed(job_key, state, definition, sequence, txn, now_ms, "error",
+            missed_record(job_key, state, definition, sequence, txn, now_ms, "error",
                     state.next_ms, state.next_ms, 1, True, detail[:500]),
         )  # fmt: skip
         sequence += 1
@@ -365,9 +368,8 @@ def put(
     job_key: str,
     job: Job | None,
     definition: JobDefinition,
-    plan: tuple[Schedule, ...],
+    plan: tuple[Planned, ...],
     asked: Asked,
-    offset_ms: int = 0,
 ) -> Decision | Refusal:
     """Create or replace. `definition` comes admitted, with version and life still open; the same
     content as the present one changes nothing (a Decision without `changed`)."""
@@ -385,7 +387,7 @@ def put(
         if job.definition.digest == definition.digest and job.state.status != "BROKEN":
             return Decision(job.state)
         if job.state.status != "FINISHED":  # whose `now` and `in` are asked for once more
-            definition, plan = _keep_anchors(definition, plan, job)
+            definition, plan = _keep_anchors(definition, job.definition)
         state = pin(job.state, job.definition)
     if state is None or not alive:
         state = _new_life(state, asked.txn)
@@ -393,32 +395,118 @@ def put(
     definition = _replace(definition, txn=asked.txn, life=state.life, version=version)
     status, hold = ("PAUSED", state.hold) if state.status == "PAUSED" else ("ACTIVE", None)
     ticking = state.status in ("ACTIVE", "PAUSED")
-    if job is not None and alive and ticking and plan == job.plan:
-        after = _replace(state, txn=asked.txn, version=version, sequence=state.sequence + 1)
-    else:
-        planned = plan if status == "ACTIVE" else _one_offs(plan)
-        tick = _first(planned, state, definition, asked)
-        accepted_ms = max(asked.at_ms, state.cursor_ms)
+    same = job is not None and alive and ticking and plan == job.plan
+    if same and (old is None or (old.policy is None) == (definition.policy is None)):
         after = _replace(
-            state, txn=asked.txn, version=version, sequence=state.sequence + 1, status=status,
-            hold=hold, next_ms=tick.at_ms if tick else 0,
-            due_ms=max(tick.at_ms + offset_ms, accepted_ms) if tick else 0, tz=asked.tz,
-            forget_ms=0,
+            state, txn=asked.txn, version=version, due_ms=_due_as_before(state, old, definition)
+        )
+    else:
+        planned = plan if status == "ACTIVE" else one_offs(plan)
+        tick = _first(planned, state, definition, asked)
+        after = _planned(
+            _replace(state, txn=asked.txn, version=version, status=status, hold=hold, tz=asked.tz,
+                     forget_ms=0),
+            definition, tick, max(asked.at_ms, state.cursor_ms),
         )  # fmt: skip
-        if tick is None and status == "ACTIVE":
-            after = _replace(after, status="FINISHED", forget_ms=asked.now_ms + _keep_ms(plan))
+    if after.status == "ACTIVE" and (not after.next_ms or runs_out(after, definition)):
+        after = finished(after, plan, asked.now_ms)
+    after, missed = _left_behind(job_key, job, after, asked, "policy")
+    after = _replace(after, sequence=after.sequence + 1)
     changed = _changed_by(job_key, after, "put", asked, definition)
-    return Decision(after, definition=definition, changed=changed)
+    return Decision(after, definition=definition, changed=changed, missed=missed)
+
+
+def offset_of(definition: JobDefinition) -> int:
+    """The job's own delay behind its nominal times."""
+    policy = definition.policy
+    if policy is None or not policy.jitter_ms:
+        return 0
+    return jitter_ms(definition.tenant, definition.job, policy.jitter_ms)
+
+
+def runs_out(state: JobState, definition: JobDefinition) -> bool:
+    """Whether the job has claimed as many ticks as it may."""
+    policy = definition.policy
+    return policy is not None and 0 < policy.max_runs <= state.runs
+
+
+def _planned(
+    state: JobState, definition: JobDefinition, tick: Tick | None, accepted_ms: int
+) -> JobState:
+    """The state with `tick` as the next one: due at its time and the job's delay, or at the
+    acceptance where that comes after its time."""
+    if tick is None:
+        return _replace(state, next_ms=0, due_ms=0, since_ms=0)
+    late = tick.at_ms <= accepted_ms
+    return _replace(
+        state, next_ms=tick.at_ms,
+        due_ms=accepted_ms if late else tick.at_ms + offset_of(definition),
+        since_ms=accepted_ms if late and definition.policy is not None else 0,
+    )  # fmt: skip
+
+
+def _due_as_before(state: JobState, old: JobDefinition | None, new: JobDefinition) -> int:
+    """Of the same next tick; only the job's delay may be another one."""
+    if old is None or not state.due_ms or state.status == "PAUSED":
+        return state.due_ms
+    before_ms, now_ms = offset_of(old), offset_of(new)
+    if before_ms == now_ms or state.next_ms <= state.since_ms:
+        return state.due_ms
+    return state.next_ms + now_ms
+
+
+def finished(state: JobState, plan: tuple[Planned, ...], now_ms: int) -> JobState:
+    return _replace(
+        state, status="FINISHED", next_ms=0, due_ms=0, since_ms=0,
+        forget_ms=now_ms + _keep_ms(plan),
+    )  # fmt: skip
+
+
+def _left_behind(
+    job_key: str, job: Job | None, after: JobState, asked: Asked, reason: str
+) -> tuple[JobState, tuple[TicksMissed, ...]]:
+    """Ticks whose nominal time has passed and that are not decided yet, because of jitter or
+    because they are being caught up, are given up where a command takes them from the plan."""
+    if job is None or job.definition is None or job.definition.policy is None:
+        return after, ()
+    state = job.state
+    first_ms, upto_ms = state.next_ms, asked.at_ms
+    if state.status != "ACTIVE" or not 0 < first_ms <= upto_ms or first_ms == after.next_ms:
+        return after, ()
+    spans = [(first_ms, upto_ms)]
+    if first_ms < after.next_ms <= upto_ms:  # a late one-off of the new plan runs all the same
+        spans = [(first_ms, after.next_ms - 1), (after.next_ms + 1, upto_ms)]
+    records: list[TicksMissed] = []
+    for low_ms, high_ms in spans:
+        if low_ms == first_ms:
+            span_ms: int | None = first_ms
+            count, last_ms = count_from(job, first_ms, state.since_ms, high_ms)
+        else:
+            count, span_ms, last = count_ticks(
+                job.plan, max(low_ms - 1, state.since_ms), high_ms, limit=MISSED_COUNT_MAX + 1
+            )
+            last_ms = last or 0
+        if count and span_ms is not None:
+            after = _replace(
+                after, sequence=after.sequence + 1, cursor_ms=max(after.cursor_ms, last_ms)
+            )
+            record = missed_record(
+                job_key, after, job.definition, after.sequence, asked.txn, asked.now_ms, reason,
+                span_ms, last_ms, count, count <= MISSED_COUNT_MAX,
+                "not decided yet when the job was changed",
+            )  # fmt: skip
+            records.append(record)
+    return _replace(after, cursor_local=""), tuple(records)
 
 
 def _first(
-    plan: tuple[Schedule, ...], state: JobState, definition: JobDefinition, asked: Asked
+    plan: tuple[Planned, ...], state: JobState, definition: JobDefinition, asked: Asked
 ) -> Tick | None:
     """The first tick of new schedules: after the acceptance, one-offs up to `late_tolerance`
     before it, and never one that was decided already or lies before the cursor."""
     oldest_ms = max(asked.at_ms - definition.late_tolerance_ms, state.cursor_ms + 1)
     late = (
-        schedule.at_ms for schedule in _one_offs(plan) if oldest_ms <= schedule.at_ms <= asked.at_ms
+        schedule.at_ms for schedule in one_offs(plan) if oldest_ms <= schedule.at_ms <= asked.at_ms
     )
     if (late_ms := min(late, default=None)) is not None:
         return Tick(late_ms)
@@ -442,7 +530,9 @@ def _decided_already(
             "now",
         )
         for n, stored in enumerate(new.schedules)
-        if stored.kind == "at" and stored.at_ms <= cursor_ms and stored.written not in known
+        if stored.kind == "at"
+        and stored.written not in known
+        and one_off_instant(stored.at_ms, new.policy) <= cursor_ms
     )
     if not problems:
         return None
@@ -461,21 +551,14 @@ def _new_life(stub: JobState | None, txn: int) -> JobState:
 
 
 def _keep_anchors(
-    new: JobDefinition, plan: tuple[Schedule, ...], job: Job
-) -> tuple[JobDefinition, tuple[Schedule, ...]]:
+    new: JobDefinition, old: JobDefinition
+) -> tuple[JobDefinition, tuple[Planned, ...]]:
     """A schedule that is written as before keeps what it was resolved to: an interval its anchor,
     a reminder in 40 days its day."""
-    assert job.definition is not None
-    before = {
-        stored.written: (stored, schedule)
-        for stored, schedule in zip(job.definition.schedules, job.plan, strict=True)
-    }
-    kept = [
-        before.get(stored.written, (stored, schedule))
-        for stored, schedule in zip(new.schedules, plan, strict=True)
-    ]
-    definition = _replace(new, schedules=tuple(stored for stored, _ in kept))
-    return definition, tuple(schedule for _, schedule in kept)
+    before = {stored.written: stored for stored in old.schedules}
+    kept = tuple(before.get(stored.written, stored) for stored in new.schedules)
+    definition = _replace(new, schedules=kept)
+    return definition, plan_of(definition)
 
 
 def pause(job_key: str, job: Job | None, asked: Asked) -> Decision | Refusal:
@@ -491,16 +574,18 @@ def pause(job_key: str, job: Job | None, asked: Asked) -> Decision | Refusal:
     if state.status == "FINISHED":
         return Refusal("finished", f"job {job_key} has finished: there is nothing to pause")
     seen_ms = min(asked.at_ms, asked.now_ms)
-    tick = next_tick(_one_offs(job.plan), max(state.cursor_ms, seen_ms))
+    tick = next_tick(one_offs(job.plan), max(state.cursor_ms, seen_ms))
     after = _replace(
-        state, txn=asked.txn, sequence=state.sequence + 1, status="PAUSED",
+        state, txn=asked.txn, status="PAUSED",
         hold=Hold(reason="paused", since_ms=asked.at_ms, by=asked.by, note=asked.note),
-        next_ms=tick.at_ms if tick else 0, due_ms=tick.at_ms if tick else 0,
+        next_ms=tick.at_ms if tick else 0, due_ms=tick.at_ms if tick else 0, since_ms=0,
     )  # fmt: skip
-    return Decision(after, changed=_changed_by(job_key, after, "pause", asked))
+    after, missed = _left_behind(job_key, job, after, asked, "paused")
+    after = _replace(after, sequence=after.sequence + 1)
+    return Decision(after, changed=_changed_by(job_key, after, "pause", asked), missed=missed)
 
 
-def resume(job_key: str, job: Job | None, asked: Asked, offset_ms: int = 0) -> Decision | Refusal:
+def resume(job_key: str, job: Job | None, asked: Asked) -> Decision | Refusal:
     """Ticks again, the first one after the acceptance. Resuming an active job changes nothing."""
     if job is None or job.state.status == "DELETED":
         return _not_found(job_key)
@@ -514,12 +599,12 @@ def resume(job_key: str, job: Job | None, asked: Asked, offset_ms: int = 0) -> D
     if 0 < state.next_ms <= asked.at_ms:  # a one-off that our clock has not come to
         tick = Tick(state.next_ms)
     after = _replace(
-        state, txn=asked.txn, sequence=state.sequence + 1, status="ACTIVE", hold=None,
-        next_ms=tick.at_ms if tick else 0,
-        due_ms=max(tick.at_ms + offset_ms, asked.at_ms) if tick else 0, tz=asked.tz,
-    )  # fmt: skip
-    if tick is None:
-        after = _replace(after, status="FINISHED", forget_ms=asked.now_ms + _keep_ms(job.plan))
+        state, txn=asked.txn, sequence=state.sequence + 1, status="ACTIVE", hold=None, tz=asked.tz
+    )
+    assert job.definition is not None
+    after = _planned(after, job.definition, tick, asked.at_ms)
+    if tick is None or runs_out(after, job.definition):
+        after = finished(after, job.plan, asked.now_ms)
     return Decision(after, changed=_changed_by(job_key, after, "resume", asked))
 
 
@@ -532,13 +617,15 @@ def delete(job_key: str, job: Job | None, asked: Asked) -> Decision | Refusal:
     if refusal is not None:
         return refusal
     after = JobState(
-        txn=asked.txn, life=state.life, version=state.version, sequence=state.sequence + 1,
+        txn=asked.txn, life=state.life, version=state.version, sequence=state.sequence,
         status="DELETED", cursor_ms=state.cursor_ms, cursor_local=state.cursor_local,
         runs=state.runs, forget_ms=asked.now_ms + FORGET_DELETED_MS, ids=state.ids,
         open=pin(state, job.definition).open if job.definition is not None else state.open,
     )  # fmt: skip
+    after, missed = _left_behind(job_key, job, after, asked, "policy")
+    after = _replace(after, sequence=after.sequence + 1)
     changed = _changed_by(job_key, after, "delete", asked)
-    return Decision(after, undefined=True, changed=changed)
+    return Decision(after, undefined=True, changed=changed, missed=missed)
 
 
 def trigger(

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from schemas.state import Calendars
 from schemas.units import SECOND_MS, Unreadable, format_instant, parse_instant
 
 from .cron import parse_cron
@@ -13,15 +14,19 @@ from .cron_ticks import Rules, resolve_rules
 from .problem import InvalidSchedule, Problem
 from .schedule import (
     CronSchedule,
+    Planned,
     Schedule,
     Tick,
     first_tick,
+    is_excluded,
     next_tick,
+    written_schedule,
 )
 from .schedule_input import read_schedule, read_schedules
 from .zones import PINNED, Stretch, ZoneData
 
 COUNT_MAX: Final = 1_000
+EXCLUDED: Final = "skipped: the job's calendars exclude this time"
 _ENVELOPE: Final = ("after", "count", "start", "end", "schedules")
 
 
@@ -37,19 +42,21 @@ class PreviewTick(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def preview(
-    schedules: tuple[Schedule, ...],
+    schedules: tuple[Planned, ...],
     after_ms: int,
     count: int,
     *,
     jitter_offset_ms: int = 0,
     start_ms: int | None = None,
     end_ms: int | None = None,
+    calendars: Calendars | None = None,
     display_zone: str = "UTC",
     zones: ZoneData = PINNED,
 ) -> list[PreviewTick]:
     """The next `count` ticks (at most 1,000) after `after_ms`; fewer if no more follow.
 
     As for a job accepted at `after_ms`: a one-off that is due at that very instant is the first.
+    A tick that `calendars` exclude is listed, with a note that it is skipped.
     `display_zone` is the clock shown for schedules that have no zone of their own.
     """
     shown: list[PreviewTick] = []
@@ -66,7 +73,10 @@ def preview(
                 local=local,
                 offset=_offset_text(offset_s),
                 zone=zone,
-                notes=clock_notes(schedules, tick, previous_ms, zones=zones),
+                notes=(
+                    *clock_notes(schedules, tick, previous_ms, zones=zones),
+                    *([EXCLUDED] if is_excluded(schedules, calendars, tick.at_ms, zones) else []),
+                ),
             )
         )
         previous_ms = tick.at_ms
@@ -75,12 +85,12 @@ def preview(
 
 
 def clock_notes(
-    schedules: tuple[Schedule, ...], tick: Tick, previous_ms: int, *, zones: ZoneData = PINNED
+    schedules: tuple[Planned, ...], tick: Tick, previous_ms: int, *, zones: ZoneData = PINNED
 ) -> tuple[str, ...]:
     """What clock changes have to do with this tick; `previous_ms` is the tick before it."""
     at_s = tick.at_ms // SECOND_MS
     notes: list[str] = []
-    for schedule in schedules:
+    for schedule in map(written_schedule, schedules):
         if not isinstance(schedule, CronSchedule):
             continue
         own = next_tick((schedule,), tick.at_ms - 1, zones=zones)

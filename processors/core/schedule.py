@@ -10,21 +10,25 @@ from typing import Final, TypeAlias, assert_never
 
 import msgspec
 
-from schemas.units import EPOCH_MS_MAX, SECOND_MS, format_instant, parse_local
+from schemas.state import Calendars
+from schemas.units import EPOCH_MS_MAX, EPOCH_MS_MIN, SECOND_MS, format_instant, parse_local
 
+from .calendars import excluded_since, excludes, next_moved
 from .cron import parse_cron
 from .cron_match import DAY_S
 from .cron_ticks import (
+    Rules,
     count_instants,
     next_instant,
     prev_instant,
     resolve_rules,
 )
-from .zones import PINNED, ZoneData, local_to_instant
+from .zones import PINNED, Zone, ZoneData, local_to_instant
 
 SCHEDULES_MAX: Final = 10
 _TICKS_MEMO_MAX: Final = 65_536
 _COUNTS_MEMO_MAX: Final = 16_384
+_MOVED_MEMO_MAX: Final = 16_384
 
 
 class CronSchedule(msgspec.Struct, frozen=True, kw_only=True, tag="cron"):
@@ -52,6 +56,42 @@ class AtSchedule(msgspec.Struct, frozen=True, kw_only=True, tag="at"):
 Schedule: TypeAlias = CronSchedule | EverySchedule | AtSchedule
 
 
+class BoundedSchedule(msgspec.Struct, frozen=True, kw_only=True, tag="bounded"):
+    """A recurring schedule of a job that has `start`, `end` or calendars.
+
+    `start_ms` and `end_ms` bound the nominal instants, both inclusive. Where the calendars say
+    `next` or `previous`, excluded ticks move; with `skip` they stay ticks, and whoever decides
+    them asks `is_excluded`.
+    """
+
+    inner: CronSchedule | EverySchedule
+    start_ms: int = EPOCH_MS_MIN
+    end_ms: int = EPOCH_MS_MAX
+    calendars: Calendars | None = None
+
+    @property
+    def moves(self) -> bool:
+        """Whether ticks may move to another day."""
+        return self.calendars is not None and self.calendars.then != "skip"
+
+    def clock(self) -> tuple[str, Rules]:
+        """Zone and rules of the clock by which days are told apart."""
+        if isinstance(self.inner, CronSchedule):
+            rules = resolve_rules(parse_cron(self.inner.cron), self.inner.gap, self.inner.repeat)
+            return self.inner.timezone, rules
+        assert self.calendars is not None
+        return self.calendars.timezone, Rules("next", "first")
+
+
+Planned: TypeAlias = Schedule | BoundedSchedule
+"""A schedule as a job's plan holds it."""
+
+
+def written_schedule(planned: Planned) -> Schedule:
+    """The schedule itself, without what bounds it."""
+    return planned.inner if isinstance(planned, BoundedSchedule) else planned
+
+
 class Tick(msgspec.Struct, frozen=True):
     """A nominal instant. Of a cron tick also what the zone's clock shows then."""
 
@@ -62,7 +102,7 @@ class Tick(msgspec.Struct, frozen=True):
 
 
 def next_tick(
-    schedules: tuple[Schedule, ...],
+    schedules: tuple[Planned, ...],
     after_ms: int,
     *,
     start_ms: int | None = None,
@@ -87,7 +127,7 @@ def next_tick(
 
 
 def first_tick(
-    schedules: tuple[Schedule, ...],
+    schedules: tuple[Planned, ...],
     accepted_ms: int,
     *,
     late_tolerance_ms: int = 0,
@@ -112,7 +152,7 @@ def first_tick(
 
 
 def next_tick_from(
-    schedules: tuple[Schedule, ...],
+    schedules: tuple[Planned, ...],
     last: Tick,
     *,
     start_ms: int | None = None,
@@ -134,8 +174,10 @@ def next_tick_from(
     return min((tick for tick in ticks if tick), key=lambda tick: tick.at_ms, default=None)
 
 
-def _once_a_day(schedule: Schedule, timezone: str) -> bool:
+def _once_a_day(schedule: Planned, timezone: str) -> bool:
     """Whether the schedule goes by the zone's clock and never fires twice at one local time."""
+    if isinstance(schedule, BoundedSchedule):
+        return _once_a_day(schedule.inner, timezone)
     if not isinstance(schedule, CronSchedule) or schedule.timezone != timezone:
         return False
     rules = resolve_rules(parse_cron(schedule.cron), schedule.gap, schedule.repeat)
@@ -153,7 +195,7 @@ def _instant_now(tick: Tick, zones: ZoneData) -> int:
 
 
 def count_ticks(
-    schedules: tuple[Schedule, ...],
+    schedules: tuple[Planned, ...],
     from_ms_exclusive: int,
     to_ms_inclusive: int,
     *,
@@ -193,7 +235,7 @@ def count_ticks(
     return min(count, limit), first_ms, last_ms
 
 
-def _hits(schedule: Schedule, at_ms: int, zones: ZoneData) -> bool:
+def _hits(schedule: Planned, at_ms: int, zones: ZoneData) -> bool:
     """Whether an instant is a tick of the schedule."""
     tick = _next_of_one(schedule, at_ms - 1, zones)
     return tick is not None and tick.at_ms == at_ms
@@ -207,14 +249,72 @@ def jitter_ms(tenant: str, job: str, jitter_ms: int) -> int:
     return int.from_bytes(digest) % jitter_ms
 
 
-def _next_of_one(schedule: Schedule, after_ms: int, zones: ZoneData) -> Tick | None:
+def _next_of_one(schedule: Planned, after_ms: int, zones: ZoneData) -> Tick | None:
     if isinstance(schedule, CronSchedule):  # the hot path: a herd's look-ups end in the memo
         return _next_cron(
             schedule.cron, schedule.timezone, schedule.gap, schedule.repeat, after_ms, zones
         )
     if isinstance(schedule, EverySchedule):
         return _next_every(schedule, after_ms)
+    if isinstance(schedule, BoundedSchedule):
+        return _next_bounded(schedule, after_ms, zones)
     return Tick(schedule.at_ms) if schedule.at_ms > after_ms else None
+
+
+def excluded_since_ms(
+    schedule: Planned, calendars: Calendars, at_ms: int, zones: ZoneData = PINNED
+) -> int | None:
+    """The instant since which calendars keep the schedule out of `at_ms`; None: they do not. A
+    schedule without a zone is judged by the clock of the calendars."""
+    name = schedule.clock()[0] if isinstance(schedule, BoundedSchedule) else calendars.timezone
+    zone = zones.zone(name)
+    at_s = at_ms // SECOND_MS
+    local_s = at_s + zone.offset_s(at_s)
+    if not excludes(calendars, local_s):
+        return None
+    start_s = local_to_instant(zone, excluded_since(calendars, local_s))
+    assert start_s is not None
+    return min(start_s * SECOND_MS, at_ms)
+
+
+def is_excluded(
+    schedules: tuple[Planned, ...], calendars: Calendars | None, at_ms: int,
+    zones: ZoneData = PINNED,
+) -> bool:  # fmt: skip
+    """Whether every schedule that has a tick at `at_ms` is kept out of it."""
+    if calendars is None:
+        return False
+    return all(
+        excluded_since_ms(schedule, calendars, at_ms, zones) is not None
+        for schedule in schedules
+        if _hits(schedule, at_ms, zones)
+    )
+
+
+def _next_bounded(schedule: BoundedSchedule, after_ms: int, zones: ZoneData) -> Tick | None:
+    after_ms = max(after_ms, schedule.start_ms - 1)
+    if schedule.moves:
+        tick = _next_moved(schedule, after_ms, zones)
+    else:
+        tick = _next_of_one(schedule.inner, after_ms, zones)
+    return tick if tick is not None and tick.at_ms <= schedule.end_ms else None
+
+
+@lru_cache(maxsize=_MOVED_MEMO_MAX)
+def _next_moved(schedule: BoundedSchedule, after_ms: int, zones: ZoneData) -> Tick | None:
+    """Memoised: jobs that share a schedule and its calendars share their ticks."""
+    assert schedule.calendars is not None
+    timezone, rules = schedule.clock()
+    zone = zones.zone(timezone)
+
+    def next_of(instant_ms: int) -> int | None:
+        tick = _next_of_one(schedule.inner, instant_ms, zones)
+        return tick.at_ms if tick is not None else None
+
+    at_ms = next_moved(schedule.calendars, zone, rules, next_of, after_ms)
+    if at_ms is None or isinstance(schedule.inner, EverySchedule):
+        return Tick(at_ms) if at_ms is not None else None
+    return _cron_tick(at_ms // SECOND_MS, zone, timezone)
 
 
 def _next_every(schedule: EverySchedule, after_ms: int) -> Tick | None:
@@ -231,8 +331,10 @@ def _next_cron(
     """Memoised: jobs that share expression and zone share their ticks, and herds are the rule."""
     cron, zone = parse_cron(text), zones.zone(timezone)
     at_s = next_instant(cron, zone, resolve_rules(cron, gap, repeat), after_ms // SECOND_MS)
-    if at_s is None:
-        return None
+    return _cron_tick(at_s, zone, timezone) if at_s is not None else None
+
+
+def _cron_tick(at_s: int, zone: Zone, timezone: str) -> Tick:
     stretch = zone.stretch(at_s)
     local_s = at_s + stretch.offset_s
     second = local_s < stretch.start_s + stretch.before_s  # also seen before the clock was put back
@@ -240,7 +342,7 @@ def _next_cron(
 
 
 def _span_of_one(
-    schedule: Schedule, after_ms: int, until_ms: int, zones: ZoneData
+    schedule: Planned, after_ms: int, until_ms: int, zones: ZoneData
 ) -> tuple[int, int, int]:
     """Count, first and last of one schedule's ticks in (after, until]; (0, 0, 0) if none."""
     match schedule:
@@ -264,8 +366,27 @@ def _span_of_one(
         case AtSchedule():
             inside = after_ms < schedule.at_ms <= until_ms
             return (1, schedule.at_ms, schedule.at_ms) if inside else (0, 0, 0)
+        case BoundedSchedule():
+            after_ms = max(after_ms, schedule.start_ms - 1)
+            until_ms = min(until_ms, schedule.end_ms)
+            if after_ms >= until_ms:
+                return 0, 0, 0
+            if not schedule.moves:
+                return _span_of_one(schedule.inner, after_ms, until_ms, zones)
+            return _span_by_steps(schedule, after_ms, until_ms, zones)
         case _:
             assert_never(schedule)
+
+
+def _span_by_steps(
+    schedule: BoundedSchedule, after_ms: int, until_ms: int, zones: ZoneData
+) -> tuple[int, int, int]:
+    count, first_ms, last_ms = 0, 0, 0
+    tick = _next_bounded(schedule, after_ms, zones)
+    while tick is not None and tick.at_ms <= until_ms:
+        count, first_ms, last_ms = count + 1, first_ms or tick.at_ms, tick.at_ms
+        tick = _next_bounded(schedule, tick.at_ms, zones)
+    return count, first_ms, last_ms
 
 
 @lru_cache(maxsize=_COUNTS_MEMO_MAX)

@@ -29,7 +29,9 @@ from .schedule import (
     AtSchedule,
     CronSchedule,
     EverySchedule,
+    Planned,
     Schedule,
+    written_schedule,
 )
 from .zones import PINNED, UnknownZone, Zone, ZoneData, local_to_instant
 
@@ -110,11 +112,11 @@ def read_schedules(
     return tuple(schedules)
 
 
-def schedule_warnings(schedules: tuple[Schedule, ...]) -> tuple[str, ...]:
+def schedule_warnings(schedules: tuple[Planned, ...]) -> tuple[str, ...]:
     """What a writer should be told about valid schedules that may not mean what they look like."""
     return tuple(
         f"{schedule.cron!r}: {warning}"
-        for schedule in schedules
+        for schedule in map(written_schedule, schedules)
         if isinstance(schedule, CronSchedule)
         for warning in parse_cron(schedule.cron).warnings
     )

@@ -15,26 +15,26 @@ import msgspec
 from schemas import limits
 from schemas.commands import JobSpec, ScheduleSpec
 from schemas.replies import Problem
-from schemas.state import JobDefinition
+from schemas.state import JobDefinition, TickPolicy
 from schemas.state import Schedule as StoredSchedule
 from schemas.units import Unreadable, parse_duration_ms
 
+from .policy_spec import bounded, policy_problems, policy_warnings, read_policy
 from .problem import InvalidSchedule
-from .schedule import AtSchedule, CronSchedule, EverySchedule, Schedule
+from .schedule import AtSchedule, CronSchedule, EverySchedule, Planned, Schedule
 from .schedule_input import read_schedule, schedule_warnings
 from .target_spec import bound, check_target, choice
 
 CONCURRENCY_BUILT: Final = ("forbid",)
 CONCURRENCY_KNOWN: Final = ("forbid", "allow", "replace", "queue_one", "queue")
-MISSED_BUILT: Final = ("latest",)
-MISSED_KNOWN: Final = ("latest", "skip", "all")
+MISSED: Final = ("latest", "skip", "all")
 
 
 class Admitted(msgspec.Struct, frozen=True, gc=False):
     """A definition that can be run. Version, life and transaction are still open."""
 
     definition: JobDefinition
-    plan: tuple[Schedule, ...]
+    plan: tuple[Planned, ...]
     warnings: tuple[str, ...]
 
 
@@ -51,7 +51,8 @@ def admit(
     stored, plan = _schedules(spec.schedules, accepted_ms, decided_ms, tolerance_ms, problems)
     targets = check_target(spec, namespace, problems)
     choice("concurrency", spec.concurrency, CONCURRENCY_BUILT, CONCURRENCY_KNOWN, problems)
-    choice("missed", spec.missed, MISSED_BUILT, MISSED_KNOWN, problems)
+    choice("missed", spec.missed, MISSED, MISSED, problems)
+    policy = read_policy(spec, problems)
     if spec.max_attempts != 1:
         problems.append(
             Problem("max_attempts", f"{spec.max_attempts}: retries are not built yet", "1")
@@ -66,6 +67,9 @@ def admit(
                 "send a reference to where the receiver can fetch the rest",
             )
         )
+    if not problems:
+        planned = plan_with(stored, policy)
+        problems += policy_problems(planned, policy)
     if problems:
         return tuple(problems)
     definition = JobDefinition(
@@ -73,9 +77,10 @@ def admit(
         topic=targets.topic, http=targets.http, worker=targets.worker, payload=spec.payload,
         content_type=spec.content_type,
         concurrency=spec.concurrency, missed=spec.missed, late_tolerance_ms=tolerance_ms,
-        max_attempts=spec.max_attempts, digest=digest(spec),
+        max_attempts=spec.max_attempts, digest=digest(spec), policy=policy,
     )  # fmt: skip
-    return Admitted(definition, shared_plan(plan), schedule_warnings(plan) + targets.warnings)
+    warnings = schedule_warnings(plan) + policy_warnings(policy, accepted_ms)
+    return Admitted(definition, shared_plan(planned), warnings + targets.warnings)
 
 
 def digest(spec: JobSpec) -> bytes:
@@ -120,13 +125,21 @@ def _fields(
     return names, attrgetter(*names), defaults
 
 
-def plan_of(definition: JobDefinition) -> tuple[Schedule, ...]:
+def plan_of(definition: JobDefinition) -> tuple[Planned, ...]:
     """The stored schedules as they are asked for ticks."""
-    return shared_plan(tuple([_runnable(schedule) for schedule in definition.schedules]))
+    return shared_plan(plan_with(definition.schedules, definition.policy))
+
+
+def plan_with(
+    schedules: tuple[StoredSchedule, ...], policy: TickPolicy | None
+) -> tuple[Planned, ...]:
+    """The schedules within what `start`, `end` and calendars leave of them."""
+    plan = tuple([_runnable(schedule) for schedule in schedules])
+    return plan if policy is None else bounded(plan, policy)
 
 
 @lru_cache(maxsize=16_384)
-def shared_plan(plan: tuple[Schedule, ...]) -> tuple[Schedule, ...]:
+def shared_plan(plan: tuple[Planned, ...]) -> tuple[Planned, ...]:
     """One object for equal plans: many jobs have the same, and it takes room in memory once."""
     return plan
 

@@ -328,15 +328,15 @@ def test_doctor_stops_at_topics_that_are_missing(broker: str, tmp_path: Path) ->
 def test_a_refusal_names_every_wrong_field(here: Here) -> None:
     definition = {
         "schedules": [{"cron": "99 * * * *", "timezone": "Europe/Lodnon"}],
-        "target": {"topic": {"name": here.topic}}, "colour": "red", "jitter": "5s",
+        "target": {"topic": {"name": here.topic}}, "colour": "red", "max_open": 5,
     }  # fmt: skip
     put = ("job", "put", "bad", "-f", "-")
     code, told = here.refused(*put, stdin=json.dumps(definition))
     assert (code, told["kind"]) == (1, "invalid")
     problems = {problem["field"]: problem for problem in told["problems"]}
-    assert problems.keys() >= {"colour", "jitter", "schedules[0].cron", "schedules[0].timezone"}
+    assert problems.keys() >= {"colour", "max_open", "schedules[0].cron", "schedules[0].timezone"}
     assert problems["schedules[0].timezone"]["hint"] == "did you mean 'Europe/London'?"
-    assert problems["jitter"]["message"] == "is not built yet"
+    assert problems["max_open"]["message"] == "is not built yet"
 
     people = here.run(*put, stdin=json.dumps(definition)).stderr
     assert people.startswith("error: ")

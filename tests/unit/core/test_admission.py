@@ -310,7 +310,7 @@ DOCUMENTED = (
     "start_deadline", "missed_limit", "max_open", "cancel_grace", "queue_limit",
     "exclusion_group", "group_wait", "backoff", "max_elapsed", "past_next_tick", "max_duration",
     "max_deliveries", "keep_finished", "managed_by", "payload_ref", "heartbeat_timeout",
-    "report_within", "exclude",
+    "report_within",
 )  # fmt: skip
 """Fields of a job that the documentation names beyond those of the first release."""
 

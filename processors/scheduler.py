@@ -357,6 +357,9 @@ class Scheduler:
                 decision = decide.pause(key, job, asked)
             case ResumeJob():
                 decision = decide.resume(key, job, asked)
+                if job is not None and (passed := decide.passed_while_paused(job, at_ms)):
+                    told = f"{passed} ticks passed while the job was paused; none of them runs"
+                    warnings = (told,)
             case DeleteJob():
                 decision = decide.delete(key, job, asked)
             case TriggerJob():

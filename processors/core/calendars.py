@@ -6,7 +6,7 @@ holidays are those of the `holidays` package.
 
 import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from functools import lru_cache
 from importlib.metadata import version
 from typing import Final, NamedTuple
@@ -34,7 +34,8 @@ _WINDOW: Final = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 _EPOCH: Final = date(1970, 1, 1)
-_YEAR_MAX: Final = 9999
+_DAY_MIN: Final = (date.min - _EPOCH).days
+_DAY_MAX: Final = (date.max - _EPOCH).days
 
 
 class Excluded(NamedTuple):
@@ -168,13 +169,11 @@ def _is_holiday(countries: tuple[tuple[str, str], ...], day: int) -> bool:
 
 @lru_cache(maxsize=8_192)
 def _year_of(day: int) -> int:
-    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day)).year
+    return (_EPOCH + timedelta(days=min(max(day, _DAY_MIN), _DAY_MAX))).year
 
 
 @lru_cache(maxsize=4_096)
 def _holidays_of(country: str, subdivision: str, year: int) -> frozenset[int]:
-    if year > _YEAR_MAX:
-        return frozenset()
     import holidays  # takes a fifth of a second, which only those pay who name a country
 
     found = holidays.country_holidays(country, subdiv=subdivision or None, years=year)

@@ -608,6 +608,15 @@ def resume(job_key: str, job: Job | None, asked: Asked) -> Decision | Refusal:
     return Decision(after, changed=_changed_by(job_key, after, "resume", asked))
 
 
+def passed_while_paused(job: Job, at_ms: int) -> int:
+    """How many ticks a job that is resumed at `at_ms` would have had since it was paused."""
+    hold = job.state.hold
+    if job.state.status != "PAUSED" or hold is None:
+        return 0
+    since_ms = max(hold.since_ms, job.state.cursor_ms)
+    return count_ticks(job.plan, since_ms, at_ms, limit=MISSED_COUNT_MAX)[0]
+
+
 def delete(job_key: str, job: Job | None, asked: Asked) -> Decision | Refusal:
     """End the job, leaving a stub that remembers what must not happen twice."""
     if job is None or job.state.status == "DELETED":

@@ -55,10 +55,10 @@ def decide_late_tick(
         return missed_while_paused(job_key, job, job.state.next_ms, now_ms, txn, tz)
     deciding = _Deciding(job_key, job, now_ms, txn, tz)
     until_ms = (now_ms if upto_ms is None else min(upto_ms, now_ms)) - deciding.offset_ms
-    if now_ms - deciding.effective_ms(job.state.next_ms) <= deciding.tolerance_ms(
-        job.state.next_ms
-    ):
-        return deciding.one(job.state.next_ms)
+    tick_ms = job.state.next_ms
+    on_time = now_ms - deciding.effective_ms(tick_ms) <= deciding.tolerance_ms(tick_ms)
+    if on_time and not deciding.catching_up():
+        return deciding.one(tick_ms)
     match job.definition.missed:
         case "skip":
             return deciding.newest_if_on_time(until_ms)
@@ -162,6 +162,14 @@ class _Deciding:
             from_ms = since_ms if tick_ms < since_ms < following.at_ms else tick_ms
             tolerance_ms = min(tolerance_ms, following.at_ms - from_ms)
         return max(tolerance_ms, ON_TIME_MS)
+
+    def catching_up(self) -> bool:
+        """Whether a tick that is being caught up is in the way: then `all` waits for it, also with
+        a tick that is on time, which would be skipped only because others had been late."""
+        return self.definition.missed == "all" and any(
+            execution.claimed_at - execution.due_at > self.tolerance_ms(execution.scheduled_at)
+            for execution in self.state.open
+        )
 
     def _past_deadline(self, tick_ms: int) -> bool:
         deadline_ms = self.policy.start_deadline_ms

@@ -94,7 +94,7 @@ def policy_problems(plan: tuple[Planned, ...], policy: TickPolicy | None) -> lis
     if start_ms and end_ms and end_ms < start_ms:
         return [Problem("end", f"{format_instant(end_ms)} lies before start, "
                         f"{format_instant(start_ms)}")]  # fmt: skip
-    if next_tick(plan, EPOCH_MS_MIN) is None:
+    if next_tick(plan, max(start_ms - 1, 0)) is None:
         field = "end" if end_ms else "start"
         return [Problem(field, "leaves no tick at all between start and end")]
     calendars = policy.calendars

@@ -175,7 +175,8 @@ def test_with_skip_a_tick_stays_and_is_excluded_exactly_where_walking_says(
 def test_the_same_local_time_is_kept_over_a_clock_change() -> None:
     calendars = Calendars(exclude=(ExcludedTimes(weekly=("SAT-SUN",)),), then="next")
     plan = bounded(
-        (CronSchedule(cron="30 2 * * 6", timezone="Europe/Berlin"),), TickPolicy(calendars=calendars)
+        (CronSchedule(cron="30 2 * * 6", timezone="Europe/Berlin"),),
+        TickPolicy(calendars=calendars),
     )
     # Saturday 28 March 2026, 02:30 +01:00, moves to Monday, when the clock shows +02:00.
     tick = next_tick(plan, ms(datetime(2026, 3, 27, tzinfo=UTC)))

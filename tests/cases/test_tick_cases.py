@@ -146,8 +146,9 @@ def test_c074_each_policy_does_what_it_says(
 def test_c076_lateness_is_judged_for_each_tick_by_itself(owner: Owner, n: int) -> None:
     given = CASES["C076"]["input"]
     case = given["cases"][n]
-    owner.send(put({"every": f"{given['interval_s']}s", "anchor": given["anchor"]}, missed="skip",
-                   late_tolerance=f"{given['grace_s']}s"), parse_instant(case["down_from"]))  # fmt: skip
+    schedule = {"every": f"{given['interval_s']}s", "anchor": given["anchor"]}
+    command = put(schedule, missed="skip", late_tolerance=f"{given['grace_s']}s")
+    owner.send(command, parse_instant(case["down_from"]))
     up_ms = parse_instant(case["up_at"])
     run_until(owner, up_ms, up_ms + 89 * SECOND)
     assert [text[11:16] for text in fired(owner)] == [["10:00"], ["10:02"]][n]

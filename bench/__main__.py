@@ -2,7 +2,7 @@
 
 import sys
 
-from . import fire, full, heartbeats, http_worker, memory, restore, worker
+from . import fire, full, heartbeats, http_worker, memory, restore, time, worker
 
 FIGURES = {
     **fire.FIGURES,
@@ -12,10 +12,12 @@ FIGURES = {
     **heartbeats.FIGURES,
     **http_worker.FIGURES,
     **worker.FIGURES,
+    **time.FIGURES,
 }
 GROUPS = {
     "spine": ("fire", "fire_lateness", "register", "restore"),
     "hands": ("full", "lateness", "http_worker", "heartbeats", "restore_dirty", "idle_memory"),
+    "time": ("cron_memo", "cron_cold", "outage"),
     "lateness_p50": ("lateness",),
     "lateness_p99": ("lateness",),
     "fire_lateness_p50": ("fire_lateness",),

@@ -12,6 +12,7 @@ late, about every tick passed over with it:
 A decision costs a few questions to the schedules, however many ticks were passed over.
 """
 
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -203,26 +204,11 @@ class _Deciding:
         return (at_ms if since_ms is None else since_ms) - 1
 
     def _last_kept(self, first_ms: int, until_ms: int) -> int:
-        """The first of the newest `missed_limit` ticks up to `until_ms`, by halving."""
-        limit = self.policy.missed_limit
-        low_ms, high_ms = first_ms - 1, until_ms  # more than the limit behind low, not behind high
-        while high_ms - low_ms > 1:
-            middle_ms = (low_ms + high_ms) // 2
-            if self._behind(first_ms, middle_ms, until_ms, limit + 1) > limit:
-                low_ms = middle_ms
-            else:
-                high_ms = middle_ms
-        tick = following_tick(self.job, high_ms, self.state.since_ms)
+        """The first of the newest `missed_limit` ticks up to `until_ms`."""
+        limit, since_ms = self.policy.missed_limit, self.state.since_ms
+        after_ms = _after_which(self.job.plan, first_ms, until_ms, since_ms, limit)
+        tick = following_tick(self.job, after_ms, since_ms)
         return tick.at_ms if tick is not None and tick.at_ms <= until_ms else first_ms
-
-    def _behind(self, first_ms: int, after_ms: int, until_ms: int, limit: int) -> int:
-        """How many ticks lie in (after, until]."""
-        since_ms = self.state.since_ms
-        if since_ms < first_ms:
-            return count_ticks(self.job.plan, after_ms, until_ms, limit=limit)[0]
-        late = {one.at_ms for one in one_offs(self.job.plan) if after_ms < one.at_ms <= since_ms}
-        recurring = count_ticks(self.job.plan, max(after_ms, since_ms), until_ms, limit=limit)[0]
-        return recurring + len(late)
 
     # --- ends --------------------------------------------------------------------------------
 
@@ -294,3 +280,27 @@ class _Deciding:
         return _replace(
             state, cursor_ms=upto_ms, cursor_local=local_of(self.job.plan, upto_ms), tz=self.tz
         )
+
+
+@lru_cache(maxsize=4_096)
+def _after_which(
+    plan: tuple[Planned, ...], first_ms: int, until_ms: int, since_ms: int, limit: int
+) -> int:
+    """The instant after which `limit` ticks lie up to `until_ms`, by halving. Memoised: after an
+    outage all jobs of a herd ask the same."""
+    low_ms, high_ms = first_ms - 1, until_ms  # more than the limit behind low, not behind high
+    while high_ms - low_ms > 1:
+        middle_ms = (low_ms + high_ms) // 2
+        if _behind(plan, middle_ms, until_ms, since_ms, limit + 1) > limit:
+            low_ms = middle_ms
+        else:
+            high_ms = middle_ms
+    return high_ms
+
+
+def _behind(
+    plan: tuple[Planned, ...], after_ms: int, until_ms: int, since_ms: int, limit: int
+) -> int:
+    """How many ticks lie in (after, until]; of recurring schedules only those after `since_ms`."""
+    late = {one.at_ms for one in one_offs(plan) if after_ms < one.at_ms <= since_ms}
+    return count_ticks(plan, max(after_ms, since_ms), until_ms, limit=limit)[0] + len(late)

@@ -1,6 +1,7 @@
 """The short way for plain ticks writes, record for record, what the general one does."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,6 +38,9 @@ TARGETS = (
     {"topic": TopicTargetSpec(name="orders", headers={"a": "b", "c": "d%"})},
     {"worker": WorkerTargetSpec(handler="h")},
 )
+POLICIES: tuple[dict[str, Any], ...] = (
+    {}, {}, {"missed": "skip"}, {"jitter": "2s"}, {"max_runs": 2}, {"end": "2026-05-28T20:26:50Z"},
+)  # fmt: skip
 TENANTS, JOBS = ("ada", "g-d"), ("one", "two.x", "three")
 
 
@@ -52,12 +56,13 @@ class General(PlainFires):
 
 
 puts = st.builds(
-    lambda tenant, job, schedules, target, payload, command_id: PutJob(
+    lambda tenant, job, schedules, target, policy, payload, command_id: PutJob(
         tenant=tenant, job=job, command_id=command_id,
-        spec=JobSpec(schedules=schedules, payload=payload, **target),
+        spec=JobSpec(schedules=schedules, payload=payload, **target, **policy),
     ),
     st.sampled_from(TENANTS), st.sampled_from(JOBS), st.sampled_from(SCHEDULES),
-    st.sampled_from(TARGETS), st.sampled_from((b"", b"{}")), st.sampled_from(("", "c1", "c2")),
+    st.sampled_from(TARGETS), st.sampled_from(POLICIES), st.sampled_from((b"", b"{}")),
+    st.sampled_from(("", "c1", "c2")),
 )  # fmt: skip
 others = st.builds(
     lambda kind, tenant, job: kind(tenant=tenant, job=job),

@@ -208,7 +208,7 @@ def test_a_malformed_mark_is_refused_with_the_reason(body: bytes, why: str) -> N
 def test_a_boolean_is_one_of_two_bytes_and_an_enum_one_of_its_symbols() -> None:
     missed = EVENTS["TicksMissed"]
     start = text("t") + text("j") + b"".join(zigzag(n) for n in (1, 2, 3, 4, 5, 6))
-    end = text("policy") + text("") + zigzag(7) + zigzag(1)
+    end = text("policy") + text("") + zigzag(7) + zigzag(1) + text("MISSED")
     assert missed.decode(missed.prefix + start + b"\x01" + end).exact is True
     assert missed.decode(missed.prefix + start + b"\x00" + end).exact is False
     with pytest.raises(Undecodable, match="neither true nor false"):

@@ -98,6 +98,9 @@ UNOWNED_AFTER_MS: Final = 15_000
 CLOCK_SKEW_MS_MAX: Final = 2_000
 CLOCK_ALONE_AGREEMENT_MS: Final = 30_000
 CLOCK_GIVE_UP_MS: Final = 10_000
+CLOCK_REJOIN_MS_MIN: Final = 60_000
+CLOCK_REJOIN_MS_MAX: Final = 120_000
+"""How long a process that gave its partitions up because of its clock stays out of the group."""
 CATCH_UP_MS_MAX: Final = 2_000
 """After a take-over, commands already in the log come before timers for at most this long."""
 TOPIC_ACK_MS: Final = 2_000

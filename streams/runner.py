@@ -16,7 +16,7 @@ from schemas import limits
 from .errors import StreamError
 from .inputs import InputThread
 from .layout import topic_name
-from .ports import Clock, Log, Outbox, Record
+from .ports import Clock, Log, Outbox, Ownership, Record
 from .task import PartitionTask, Parts, Stage
 
 POLL_EVERY_S: Final = 0.1
@@ -90,8 +90,15 @@ class Runner:
         self._outbox = log.outbox(f"{member}-outbox")
         reader = log.reader(f"{member}-inputs", committed=True)
         self._inputs = InputThread(reader, namespace, self._received, self._input_lost)
-        self._ownership = log.ownership(
-            topic_name(namespace, group), topic_name(namespace, inputs[-1]), member,
+        self._group, self._member, self._log = group, member, log
+        self._ownership: Ownership | None = self._join()
+        self._clock_failures = 0
+        self._rejoin_at_s = 0.0
+
+    def _join(self) -> Ownership:
+        return self._log.ownership(
+            topic_name(self._namespace, self._group),
+            topic_name(self._namespace, self._group_topic), self._member,
             on_assigned=self._assigned, on_revoked=self._revoked,
         )  # fmt: skip
 
@@ -124,8 +131,15 @@ class Runner:
         self._wait()
 
     def _poll(self, now_s: float) -> None:
-        self._ownership.poll(0)
         self._last_poll_s = now_s
+        if self._ownership is None:
+            if now_s < self._rejoin_at_s:
+                return
+            self._ownership = self._join()
+        self._ownership.poll(0)
+        self._heed_clock(now_s, self._ownership)
+        if self._ownership is None:
+            return
         owned = self._ownership.owned()
         for partition, task in list(self.tasks.items()):
             if task.wants_take_over and partition in owned:
@@ -142,6 +156,29 @@ class Runner:
             }
             if read:
                 self._ownership.commit_positions(read)
+
+    def _heed_clock(self, now_s: float, ownership: Ownership) -> None:
+        """Leave the group for a while where our clock keeps on disagreeing with the brokers' and
+        others can take our partitions. Back again, the first disagreement is enough."""
+        disagreed = [task.guard.disagreed_ms() for task in self.tasks.values()]
+        if not any(disagreed):
+            if any(task.guard.agrees() for task in self.tasks.values()):
+                self._clock_failures = 0
+            return
+        patience_ms = 1 if self._clock_failures else limits.CLOCK_GIVE_UP_MS
+        if max(disagreed) < patience_ms or not ownership.members_beside_us():
+            return
+        stay_out_ms = min(
+            limits.CLOCK_REJOIN_MS_MIN << self._clock_failures, limits.CLOCK_REJOIN_MS_MAX
+        )
+        self._alarm(
+            "gave_partitions_up", reason="our clock disagrees with the brokers'",
+            partitions=sorted(self.tasks), disagreed_ms=max(disagreed), stay_out_ms=stay_out_ms,
+        )  # fmt: skip
+        self._clock_failures = min(self._clock_failures + 1, 8)
+        self._rejoin_at_s = now_s + stay_out_ms / 1_000
+        ownership.leave()
+        self._ownership = None
 
     def _ask_ends(self) -> None:
         """Read the ends of the urgent inputs for every task that waits for them, all at once."""
@@ -236,7 +273,8 @@ class Runner:
     def _drain(self) -> None:
         """At most `DRAIN_S` in all."""
         self._finish(list(self.tasks.values()))
-        self._ownership.leave()
+        if self._ownership is not None:
+            self._ownership.leave()
         for partition in list(self.tasks):
             self.tasks.pop(partition).close()
             self._threads.pop(partition).close()

@@ -107,7 +107,7 @@ class PartitionTask:
         self.partition = partition
         self.parts = parts
         self.stage = Stage.WAITING
-        self.guard = ClockGuard(parts.clock)
+        self.guard = ClockGuard(parts.clock, self._clock_alarm)
         self.last_progress_s = parts.clock.monotonic_s()
         self.records_committed = 0
         self._token = 0
@@ -329,6 +329,9 @@ class PartitionTask:
             return True
         deadline = self.parts.logic.deadline_ms()
         return deadline is not None and deadline <= self.parts.clock.wall_ms()
+
+    def _clock_alarm(self, event: str, **values: int) -> None:
+        self.parts.alarm(event, partition=self.partition, **values)
 
     def _mark_every_ms(self) -> int:
         return limits.IDLE_MARK_MS if self.guard.agrees() else limits.IDLE_MARK_MS // 5

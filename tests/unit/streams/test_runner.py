@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from schemas import limits
 from streams.clock import SystemClock
 from streams.errors import OutOfRange, Refuse, StreamError, Unavailable
 from streams.inputs import InputThread
@@ -58,11 +59,35 @@ class Cluster:
             return len(reader.read(100_000, 0))
 
 
+class OwnClock:
+    """The clock of one process, which may be wrong, and may be moved on."""
+
+    def __init__(self) -> None:
+        self._true = SystemClock()
+        self.wrong_ms = 0
+        self._passed_ms = 0
+
+    def wall_ms(self) -> int:
+        return self._true.wall_ms() + self.wrong_ms
+
+    def boottime_ms(self) -> int:
+        return self._true.boottime_ms() + self._passed_ms
+
+    def monotonic_s(self) -> float:
+        return self._true.monotonic_s() + self._passed_ms / 1_000
+
+    def pass_time(self, ms: int) -> None:
+        """Let time pass for what measures distances."""
+        self._passed_ms += ms
+        self.wrong_ms += ms
+
+
 class Member:
     """One process: a runner on a thread of its own."""
 
     def __init__(self, cluster: Cluster, member: str) -> None:
         self.cluster = cluster
+        self.clock = OwnClock()
         self.log = MemoryLog(cluster.broker)
         self.stores = MemoryStores()
         self.logics: dict[int, Toy] = {}
@@ -70,7 +95,7 @@ class Member:
         self.error: BaseException | None = None
         take_over = TakeOver(
             TOY, namespace=NAMESPACE, cluster="c", partitions=PARTITIONS, log=self.log,
-            stores=self.stores, clock=cluster.clock, alarm=self._alarm, crash=lambda _: None,
+            stores=self.stores, clock=self.clock, alarm=self._alarm, crash=lambda _: None,
         )  # fmt: skip
 
         def make_parts(
@@ -80,12 +105,12 @@ class Member:
             return Parts(
                 topology=TOY, namespace=NAMESPACE, owner=member, logic=self.logics[partition],
                 take_over=take_over, executor=thread, inputs=inputs, outbox=outbox,
-                clock=cluster.clock, alarm=self._alarm, crash=lambda _: None,
+                clock=self.clock, alarm=self._alarm, crash=lambda _: None,
             )  # fmt: skip
 
         self.runner = Runner(
             group="toy", member=member, namespace=NAMESPACE, inputs=TOY.inputs, log=self.log,
-            clock=cluster.clock, make_parts=make_parts, alarm=self._alarm, crash=lambda _: None,
+            clock=self.clock, make_parts=make_parts, alarm=self._alarm, crash=lambda _: None,
         )  # fmt: skip
         self.thread = threading.Thread(target=self._run, daemon=True)
 
@@ -356,3 +381,70 @@ def test_a_reader_in_trouble_is_asked_again_or_every_partition_is_told(
         cluster.send(0, "b")
         until(lambda: received.records(0) == [b"a", b"b"], "it goes on")
         assert received.lost == []
+
+
+# --- a clock that is wrong -----------------------------------------------------------------------
+
+
+def test_a_process_whose_clock_is_wrong_decides_nothing_and_alone_keeps_what_it_has(
+    cluster: Cluster, member: Callable[[str], Member]
+) -> None:
+    process = member("a")
+    until(lambda: process.ready == set(range(PARTITIONS)), "ready")
+    process.clock.wrong_ms = 3_600_000
+    cluster.send(0, f"set a {cluster.clock.wall_ms() + 600_000}")  # past by the wrong clock
+    held = lambda: any(event == "clock_held" for event, _ in process.alarms)  # noqa: E731
+    until(held, "held")
+    process.clock.pass_time(limits.CLOCK_GIVE_UP_MS)
+    until(
+        lambda: all(t.guard.disagreed_ms() > 0 for t in list(process.runner.tasks.values())), "seen"
+    )
+    process.clock.pass_time(limits.CLOCK_GIVE_UP_MS)
+    until(lambda: process.runner.tasks[0].guard.disagreed_ms() > limits.CLOCK_GIVE_UP_MS, "long")
+    assert set(process.runner.tasks) == set(range(PARTITIONS))
+    assert cluster.count("out", 1) == 0
+
+
+def test_c069_a_node_an_hour_ahead_gives_its_partitions_up_to_one_that_is_right(
+    cluster: Cluster, member: Callable[[str], Member]
+) -> None:
+    """It fires nothing early, and comes back once its clock was set right."""
+    wrong = member("b")
+    wrong.clock.wrong_ms = 3_600_000
+    until(lambda: len(wrong.runner.tasks) == PARTITIONS, "owns all")
+    right = member("a")
+    until(lambda: len(right.ready) == PARTITIONS // 2, "shared out")
+    due_ms = cluster.clock.wall_ms() + 600_000
+    for partition in range(PARTITIONS):
+        cluster.send(partition, f"set p{partition} {due_ms}")
+    until(
+        lambda: all(t.guard.disagreed_ms() for t in list(wrong.runner.tasks.values())), "disagrees"
+    )
+    wrong.clock.pass_time(limits.CLOCK_GIVE_UP_MS)
+    until(lambda: right.ready == set(range(PARTITIONS)), "the other has all")
+    until(lambda: not wrong.runner.tasks, "gave up")
+    assert [values["stay_out_ms"] for event, values in wrong.alarms
+            if event == "gave_partitions_up"] == [limits.CLOCK_REJOIN_MS_MIN]  # fmt: skip
+    assert cluster.count("out", 1) == 0, "nothing is early by the brokers' clock"
+
+    wrong.clock.wrong_ms = 0
+    wrong.clock.pass_time(limits.CLOCK_REJOIN_MS_MIN)
+    wrong.clock.wrong_ms = 0
+    until(lambda: len(wrong.ready) == PARTITIONS // 2, "is back")
+    assert all(task.guard.agrees() for task in list(wrong.runner.tasks.values()))
+
+
+def test_back_with_a_clock_that_is_still_wrong_the_first_disagreement_is_enough(
+    cluster: Cluster, member: Callable[[str], Member]
+) -> None:
+    right, wrong = member("a"), member("b")
+    wrong.clock.wrong_ms = -3_600_000
+    gave_up = lambda: [v for e, v in wrong.alarms if e == "gave_partitions_up"]  # noqa: E731
+    until(lambda: any(t.guard.disagreed_ms() for t in list(wrong.runner.tasks.values())), "wrong")
+    wrong.clock.pass_time(limits.CLOCK_GIVE_UP_MS)
+    until(lambda: len(gave_up()) == 1, "gave up")
+    wrong.clock.pass_time(limits.CLOCK_REJOIN_MS_MIN)
+    until(lambda: len(gave_up()) == 2, "gave up again")
+    assert gave_up()[1]["disagreed_ms"] < limits.CLOCK_GIVE_UP_MS
+    assert gave_up()[1]["stay_out_ms"] == limits.CLOCK_REJOIN_MS_MAX
+    until(lambda: right.ready == set(range(PARTITIONS)), "the other has all")

@@ -148,9 +148,41 @@ def test_nothing_is_decided_while_the_clocks_disagree_but_marks_go_on() -> None:
     process.round()
     assert len(process.logic.steps) == steps, "the wall clock jumped: wait for a mark"
     marks = len(world.marks())
-    process.work(15, ms=100)
-    assert len(world.marks()) > marks
+    process.work(limits.CLOCK_ALONE_AGREEMENT_MS // 100 - 5, ms=100)
+    assert len(world.marks()) > marks + 20
+    assert world.runs() == [], "agreement has to last: both clocks may have been set wrong together"
+    process.work(25, ms=100)
     assert world.runs() == ["a"]
+    assert [len(world.alarmed(event)) for event in ("clock_held", "clock_trusted_again")] == [1, 1]
+    assert world.alarmed("clock_held")[0]["partition"] == 0
+
+
+def test_a_clock_that_was_put_back_goes_on_within_two_minutes_and_repeats_nothing() -> None:
+    """The clock ran two hours ahead, on the broker's machine too, and is corrected: nothing waits
+    until the wrong time comes round."""
+    world, process = started()
+    hours = 2 * 3_600_000
+    world.clock.jump(hours)
+    world.send(f"set a {world.clock.wall_ms() + 500}")
+    process.work(600, ms=100)
+    assert world.runs() == ["a"]
+    world.clock.jump(-hours)
+    corrected_ms = world.clock.wall_ms()
+    world.send(f"set b {corrected_ms + 10_000}")
+    while world.runs() == ["a"]:
+        process.work(10, ms=100)
+        assert world.clock.wall_ms() - corrected_ms < 120_000
+    assert world.runs() == ["a", "b"]
+
+
+def test_a_machine_that_slept_goes_on_at_once() -> None:
+    world, process = started()
+    world.send(f"set a {world.clock.wall_ms() + 3_600_000}")
+    process.work(5)
+    world.clock.suspend(7_200_000)
+    process.work(10)
+    assert world.runs() == ["a"]
+    assert world.alarmed("clock_held") == []
 
 
 # --- doubts --------------------------------------------------------------------------------------

@@ -100,6 +100,16 @@ def test_who_leaves_gives_everything_up_at_once(group: Group) -> None:
     group.settle((first, PARTITIONS))
 
 
+def test_who_left_may_come_back_under_its_name_and_gets_its_share(group: Group) -> None:
+    first, second = group.join("a"), group.join("b")
+    group.settle((first, 3), (second, 3))
+    group.members.remove(first)
+    first.leave()
+    group.settle((second, PARTITIONS))
+    again = group.join("a")
+    group.settle((again, 3), (second, 3))
+
+
 def test_who_comes_back_under_its_name_puts_the_other_out(group: Group) -> None:
     old = group.join("a")
     group.settle((old, PARTITIONS))

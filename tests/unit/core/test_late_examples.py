@@ -246,6 +246,36 @@ def test_the_newest_tick_that_is_not_excluded_runs_after_an_outage(owner: Owner)
     ]
 
 
+# --- a day without an owner ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("missed_policy", "runs", "records"), [("latest", 1, 1), ("skip", 1, 1), ("all", 100, 1)]
+)
+def test_a_day_of_missed_minutes_costs_each_job_one_record_and_starts_with_runs(
+    owner: Owner, missed_policy: str, runs: int, records: int
+) -> None:
+    jobs = 300
+    for n in range(jobs):
+        owner.send(put({"cron": "* * * * *"}, job=f"j{n}", missed=missed_policy), T0)
+    back = T0 + DAY + 10 * SECOND
+    owner.restart(back)
+    owner.pass_time(back)
+    assert len(owner.fires()) == jobs, "each job's first decision lets it run"
+    for n in range(1, 120):
+        owner.pass_time(back + n * 100)
+    for job in ("j0", f"j{jobs - 1}"):
+        assert len(owner.fires(job)) == runs
+        assert sum(record.job == job for record in owner.missed()) == records
+    counts = {record.count for record in owner.missed()}
+    assert counts == {1_440 - runs}
+    assert len(owner.missed()) == jobs * records
+    # The next minute is nobody's past any more.
+    before = len(owner.fires())
+    owner.pass_time(T0 + DAY + MINUTE)
+    assert len(owner.fires()) == before + jobs
+
+
 # --- catching up, with work that takes time ------------------------------------------------------
 
 

@@ -16,6 +16,11 @@ from .frame import USAGE, Failure
 
 JSON = "application/json"
 BYTES = "application/octet-stream"
+_AS_WRITTEN: Final = (
+    "content_type", "name", "missed", "missed_limit", "late_tolerance", "start_deadline", "start",
+    "end", "max_runs", "jitter",
+)  # fmt: skip
+"""Options that are fields of the definition under their own names."""
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +44,14 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     payload_file: Path | None = None
     content_type: str | None = None
     name: str | None = None
+    missed: str | None = None
+    missed_limit: int | None = None
+    late_tolerance: str | None = None
+    start_deadline: str | None = None
+    start: str | None = None
+    end: str | None = None
+    max_runs: int | None = None
+    jitter: str | None = None
 
     @property
     def nothing(self) -> bool:
@@ -53,10 +66,10 @@ def from_options(written: Written) -> dict[str, Any]:
         raise _usage("no schedule is given", "--cron, --every, --at, --in or --now; or -f FILE")
     definition: dict[str, Any] = {"schedules": schedules, "target": _target(written)}
     definition |= _payload(written)
-    if written.content_type is not None:
-        definition["content_type"] = written.content_type
-    if written.name is not None:
-        definition["name"] = written.name
+    for field in _AS_WRITTEN:
+        value = getattr(written, field)
+        if value is not None:
+            definition[field] = value
     return definition
 
 

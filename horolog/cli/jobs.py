@@ -98,6 +98,38 @@ def put(
     name: Annotated[
         str | None, typer.Option(help="Display name of the job.", metavar="TEXT")
     ] = None,
+    late_tolerance: Annotated[
+        str | None,
+        typer.Option(help="How late a tick may be and simply run.  [default: 60s]",
+                     metavar="DURATION"),
+    ] = None,
+    missed: Annotated[
+        str | None,
+        typer.Option(help="Which of the ticks that were passed over run.  [default: latest]",
+                     metavar="latest|skip|all"),
+    ] = None,
+    missed_limit: Annotated[
+        int | None,
+        typer.Option(help="With --missed all: how many at most.  [default: 100]", metavar="N"),
+    ] = None,
+    start_deadline: Annotated[
+        str | None,
+        typer.Option(help="How late a tick may start at all.", metavar="DURATION"),
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option(help="No tick before this instant.", metavar="INSTANT")
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option(help="No tick after this instant.", metavar="INSTANT")
+    ] = None,
+    max_runs: Annotated[
+        int | None, typer.Option(help="Finished after so many ticks that ran.", metavar="N")
+    ] = None,
+    jitter: Annotated[
+        str | None,
+        typer.Option(help="Upper bound of the job's own delay.  [default: 0s]",
+                     metavar="DURATION"),
+    ] = None,
     file: Annotated[
         str | None,
         typer.Option("--file", "-f", help="The whole definition as JSON; - is standard input.",
@@ -123,7 +155,9 @@ def put(
         cron=cron or [], timezone=timezone or [], every=every or [], at=at or [], in_=in_ or [],
         now=now, topic=topic, key=key, http=http, method=method, timeout=timeout,
         header=header or [], worker=worker, pool=pool, payload=payload, payload_file=payload_file,
-        content_type=content_type, name=name,
+        content_type=content_type, name=name, late_tolerance=late_tolerance, missed=missed,
+        missed_limit=missed_limit, start_deadline=start_deadline, start=start, end=end,
+        max_runs=max_runs, jitter=jitter,
     )  # fmt: skip
     if file is not None and not written.nothing:
         raise Failure("--file holds the whole definition", kind="usage", code=USAGE,

@@ -35,6 +35,18 @@ def test_every_option_finds_its_place() -> None:
     read_definition(definition)
 
 
+def test_options_of_ticks_are_fields_of_the_definition() -> None:
+    options: dict[str, Any] = {
+        "late_tolerance": "5s", "missed": "all", "missed_limit": 7, "start_deadline": "1h",
+        "start": "2027-01-01T00:00:00Z", "end": "2028-01-01T00:00:00Z", "max_runs": 3,
+        "jitter": "30s",
+    }  # fmt: skip
+    definition = from_options(written(cron=["0 9 * * 1-5"], **options))
+    assert {name: definition[name] for name in options} == options
+    spec = read_definition(definition)
+    assert (spec.missed_limit, spec.max_runs, spec.jitter) == (7, 3, "30s")
+
+
 @pytest.mark.parametrize(
     ("options", "target"),
     [

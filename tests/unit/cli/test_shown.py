@@ -7,17 +7,22 @@ import pytest
 
 from horolog.cli.shown import job_document, job_lines, job_row, next_runs, schedule_text
 from horolog.cli.shown_executions import result_form
+from processors.core.schedule import jitter_ms
 from projections.jobs import JobView
 from schemas.state import (
+    Calendars,
+    ExcludedTimes,
     Hold,
     HttpTarget,
     JobDefinition,
     JobState,
     OpenExecution,
     Schedule,
+    TickPolicy,
     TopicTarget,
     WorkerTarget,
 )
+from schemas.units import format_duration, parse_instant
 
 AT = 1_800_000_000_000  # 2027-01-15T08:00:00Z
 HOURLY = Schedule(kind="every", every_ms=3_600_000, anchor_ms=AT, written='{"every":"1h"}')
@@ -44,10 +49,37 @@ def test_the_first_next_run_is_the_one_that_is_stored() -> None:
     ]  # fmt: skip
 
 
-def test_a_distance_between_tick_and_due_time_is_shown_with_each_run() -> None:
-    found = view(state={"due_ms": AT + 3_605_000})
-    assert {run["effective"][17:] for run in next_runs(found)} == {"05.000Z"}
+def test_the_jobs_own_delay_is_shown_with_each_run_and_by_itself() -> None:
+    delay_ms = jitter_ms("t", "j", 30_000)
+    found = view(policy=TickPolicy(jitter_ms=30_000))
+    effective = [parse_instant(run["effective"]) for run in next_runs(found, 3)]
+    assert effective == [AT + n * 3_600_000 + delay_ms for n in (1, 2, 3)]
     assert "with jitter" in job_lines(job_document(found))["next_runs"][0]
+    document = job_document(found)
+    assert (document["jitter"], document["jitter_of_this_job"]) == (
+        "30s", format_duration(delay_ms),
+    )  # fmt: skip
+
+
+def test_what_bounds_the_ticks_is_shown_as_users_write_it() -> None:
+    """Ticks that a calendar keeps out are listed with a note."""
+    calendars = Calendars(exclude=(ExcludedTimes(weekly=("FRI 10:00-12:00",)),))
+    policy = TickPolicy(
+        start_ms=AT, end_ms=AT + 5 * 3_600_000, max_runs=4, start_deadline_ms=90_000,
+        calendars=calendars,
+    )  # fmt: skip
+    found = view(policy=policy, missed="all", state={"runs": 1})
+    document = job_document(found)
+    assert {name: document[name] for name in (
+        "start", "end", "max_runs", "start_deadline", "missed_limit", "jitter",
+    )} == {
+        "start": "2027-01-15T08:00:00.000Z", "end": "2027-01-15T13:00:00.000Z", "max_runs": 4,
+        "start_deadline": "1m30s", "missed_limit": 100, "jitter": "0s",
+    }  # fmt: skip
+    assert document["calendars"]["exclude"] == [{"weekly": ("FRI 10:00-12:00",)}]
+    runs = next_runs(found, 9)
+    assert [run["at"][11:16] for run in runs] == ["09:00", "10:00", "11:00"], "three are left"
+    assert [bool(run["notes"]) for run in runs] == [False, True, True]
 
 
 @pytest.mark.parametrize("status", ["PAUSED", "FINISHED", "BROKEN"])

@@ -10,6 +10,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,26 @@ def test_the_same_content_is_the_same_version_and_other_content_the_next(here: H
     code, told = here.refused(*put, "3h", "--if-match", "1")
     assert (code, told["kind"]) == (4, "version_conflict")
     assert told["problems"][0]["field"] == "if_match"
+
+
+def test_what_bounds_the_ticks_of_a_job_counts_on_a_real_log(here: Here) -> None:
+    here.ask("job", "put", "bounded", "--every", "1s", "--topic", here.topic, "--jitter", "1s",
+             "--max-runs", "2", "--missed", "all", "--start-deadline", "1h")  # fmt: skip
+    job = here.ask("job", "get", "bounded")
+    assert (job["max_runs"], job["jitter"], job["missed"]) == (2, "1s", "all")
+    ran = executions(here, "bounded", 2)
+    assert {one["state"] for one in ran} == {"SUCCEEDED"}
+    assert here.ask("job", "get", "bounded")["state"] == "FINISHED"
+
+    days = [(datetime.now(UTC) + timedelta(days=n)).date().isoformat() for n in range(2)]
+    definition = {
+        "schedules": [{"every": "1s"}], "target": {"topic": {"name": here.topic}},
+        "calendars": {"exclude": [{"dates": days}]},
+    }  # fmt: skip
+    put = here.run("job", "put", "kept-out", "-f", "-", stdin=json.dumps(definition))
+    assert put.exit_code == 0, put.stderr
+    kept = executions(here, "kept-out", 2)
+    assert {(one["state"], one["reason"]) for one in kept} == {("SKIPPED", "calendar")}
 
 
 def test_a_command_id_takes_effect_once_and_is_not_for_another_body(here: Here) -> None:

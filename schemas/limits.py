@@ -79,8 +79,8 @@ WHEEL_KEYS_MAX: Final = 131_072
 """Keys a partition holds in memory."""
 JOB_CACHE_MAX: Final = 131_072
 """Decoded jobs a process holds; about 1 KB each."""
-JOB_CACHE_AHEAD_MS: Final = 120_000
-"""Jobs that are due later are not held; reading one again costs less than its room."""
+JOB_CACHE_AHEAD_MS: Final = 2 * 3_600_000
+"""Jobs that are due later are not held, so that the hourly ones find room."""
 OUTBOX_FLUSH_S: Final = 5.0
 
 # --- leases -----------------------------------------------------------------------------------

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
-from horolog.client import JsonPut, KafkaClient, NoTopics
+from horolog.client import KafkaClient, NoTopics
 from horolog.sdk_settings import Where
+from processors.exchange import JsonPut
 from schemas import limits
 from schemas.replies import Accepted
 from streams.clock import SystemClock

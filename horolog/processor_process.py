@@ -66,7 +66,7 @@ def run(
     member = _usable(member or socket.gethostname())
     logs.configure(service=kind, member=member, namespace=settings.namespace)
     log = structlog.stdlib.get_logger(f"horolog.{kind}")
-    _check_topics(settings, bootstrap, log)
+    check_topics(settings, bootstrap, log)
     cluster = cluster_id_at(bootstrap, settings.kafka.client, timeout_s=KAFKA_S)
     if cluster is None:
         raise Unavailable(f"Kafka at {bootstrap} does not say which cluster it is")
@@ -106,7 +106,8 @@ def _usable(member: str) -> str:
     return member
 
 
-def _check_topics(settings: Settings, bootstrap: str, log: structlog.stdlib.BoundLogger) -> None:
+def check_topics(settings: Settings, bootstrap: str, log: structlog.stdlib.BoundLogger) -> None:
+    """Say where topics differ from the plan. Raises `Refuse` where nothing may start on them."""
     config = {**settings.kafka.client, "bootstrap.servers": bootstrap}
     wanted = topic_set(settings.namespace, settings.partitions)
     problems = admin.verify(config, wanted, timeout_s=KAFKA_S)

@@ -37,7 +37,7 @@ def application(gateway: Gateway) -> App:
         title=TITLE, description=ABOUT, version=gateway.settings.version, docs_url=None,
         redoc_url=None, openapi_url="/openapi.json", redirect_slashes=False,
     )  # fmt: skip
-    figures = health.Figures()
+    figures = health.Figures(gateway)
     for router in (
         jobs.routes(gateway), executions.routes(gateway), schedules.routes(SystemClock()),
         watching.routes(gateway), health.routes(gateway, figures),

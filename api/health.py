@@ -18,10 +18,12 @@ OPEN: Final = (
 
 
 class Figures:
-    """What a gateway counts."""
+    """What a gateway counts, behind what it holds."""
 
-    def __init__(self) -> None:
+    def __init__(self, gateway: Gateway) -> None:
         self.registry = CollectorRegistry()
+        """What is registered first is told first."""
+        self.registry.register(_Held(gateway))
         self.requests = Counter(
             "horolog_gateway_requests", "Requests by method and status.", ("method", "status"),
             registry=self.registry,
@@ -41,6 +43,7 @@ class _Held:
     def collect(self) -> Iterator[Metric]:
         """The figures as they are now."""
         live = self._gateway.live
+        yield from live.lateness.metrics()
         for name, told, value in (
             ("ready", "Whether everything was read that was there at the start.", live.ready),
             ("log_read", "Whether the log is being read.", not live.trouble),
@@ -59,7 +62,6 @@ class _Held:
 def routes(gateway: Gateway, figures: Figures) -> APIRouter:
     """The routes."""
     router = APIRouter(tags=["health"])
-    figures.registry.register(_Held(gateway))
 
     @router.get("/livez", summary="Whether the process is alive")
     async def livez() -> Response:

@@ -16,6 +16,8 @@ from projections.recent import RecentExecutions
 from schemas import limits
 from streams.ports import Log, Record
 
+from .lateness import Lateness
+
 Alarm = Callable[..., None]
 Key = tuple[str, str]
 """Tenant and job."""
@@ -37,6 +39,7 @@ class Live:
         self.trouble = ""
         """Why the log is not being read at the moment."""
         self.records = 0
+        self.lateness = Lateness()
         self._changes: dict[str, int] = {}
         self._waiting: dict[Key, set[asyncio.Future[None]]] = {}
         self._watching: set[asyncio.Event] = set()
@@ -157,6 +160,8 @@ class Live:
             if topic == EXECUTIONS:
                 event = executions.fold(key, record.value)
                 if event is not None:
+                    if self.ready:
+                        self.lateness.take(event)
                     changed.add((event.tenant, event.job))
             elif jobs.fold(topic, key, record.value):
                 tenant, _, job = key.decode("utf-8", "replace").partition("/")

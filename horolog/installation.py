@@ -2,13 +2,12 @@
 
 import socket
 import time
-import urllib.request
 from collections.abc import Callable
 from http import HTTPStatus
 from types import TracebackType
 from typing import IO, Final
 
-from horolog import supervised
+from horolog import local_http, supervised
 from horolog.broker import server
 from horolog.owners import Owners
 from horolog.settings import GatewaySettings, HttpSettings, Settings, is_loopback_host
@@ -134,9 +133,16 @@ class Installation:
     def worker(self, name: str, *arguments: str, settings: Settings | None = None) -> Supervised:
         """A worker of this installation, which messages call `name`; not started yet."""
         return supervised.worker(
-            name, (*arguments, "--name", self.member), settings or self.settings, self.bootstrap,
+            name, (*arguments, "--name", self.member), settings or self._unmonitored,
+            self.bootstrap,
             say=self._say, lines=self._lines,
         )  # fmt: skip
+
+    @property
+    def _unmonitored(self) -> Settings:
+        """For services that have no port of their own to be asked at."""
+        at = self.settings.monitor.model_copy(update={"port": 0})
+        return self.settings.model_copy(update={"monitor": at})
 
     def add(self, name: str, service: Supervised) -> None:
         """Start a service, to be looked after and ended with the others."""
@@ -172,6 +178,7 @@ class Installation:
             self._add_processor(SCHEDULER if n == 1 else member, called, SCHEDULER, member)
         self._add_processor(SLOTS, "the slots processor", SLOTS, self.member)
         calling = settings.model_copy(update={"http": PERMISSIVE}) if self.permissive else settings
+        calling = self._monitored(calling)
         self.add(HTTP_WORKER, self.worker("the HTTP worker", "run", "worker", settings=calling))
         self._gateway_at = at = _free(settings.gateway, settings)
         gateway = supervised.gateway(
@@ -182,18 +189,21 @@ class Installation:
 
     def _add_processor(self, name: str, called: str, kind: str, member: str) -> None:
         processor = supervised.processor(
-            called, kind, self.settings, self.bootstrap, member=member, say=self._say,
-            lines=self._lines,
+            called, kind, self._monitored(self.settings), self.bootstrap, member=member,
+            say=self._say, lines=self._lines,
         )  # fmt: skip
         self.add(name, processor)
 
+    def _monitored(self, settings: Settings) -> Settings:
+        """Services of one machine are asked at ports that follow on each other."""
+        at = settings.monitor
+        port = at.port + len(self._services) if at.port else 0
+        return settings.model_copy(update={"monitor": at.model_copy(update={"port": port})})
+
     def _answers(self) -> bool:
         """Whether the gateway is ready."""
-        try:
-            with urllib.request.urlopen(f"{self.page}readyz", timeout=READY_S) as answer:  # noqa: S310 our own address
-                return bool(answer.status == HTTPStatus.OK)
-        except OSError:
-            return False
+        answer = local_http.ask(f"{self.page}readyz", READY_S)
+        return answer is not None and answer[0] == HTTPStatus.OK
 
     def _await(self) -> None:
         """A service that refuses to start has said why; one that fails is started again."""

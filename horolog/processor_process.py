@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Final, Protocol
@@ -16,11 +16,13 @@ import structlog
 
 from horolog import logs
 from horolog.broker.probe import cluster_id_at
+from horolog.monitor import WatchedProcessor, monitored
 from horolog.settings import Settings
 from processors import service
 from processors.topology import topic_set
 from schemas import limits
 from streams import admin
+from streams.binding import Logic
 from streams.clock import SystemClock
 from streams.crash import CrashPoint, from_environment
 from streams.errors import Refuse, Unavailable
@@ -45,7 +47,7 @@ class Build(Protocol):
         clock: Clock,
         alarm: Callable[..., None],
         crash: CrashPoint,
-    ) -> tuple[Runner, object]: ...
+    ) -> tuple[Runner, Mapping[int, Logic]]: ...
 
 
 def run(
@@ -73,7 +75,7 @@ def run(
     state_dir = settings.state_dir(member) / folder
     lock = _only_one(kind, state_dir, member)
     clock, crash, alarm = SystemClock(), from_environment(os.environ), _alarm(log)
-    runner, _ = build(
+    runner, logics = build(
         service.Service(
             namespace=settings.namespace, cluster=cluster, partitions=settings.partitions,
             member=member, state_dir=state_dir, lease_ms=settings.lease_ms,
@@ -86,7 +88,8 @@ def run(
     _stop_on_signals(kind, runner, log)
     log.info(f"{kind}_started", cluster=cluster, state_dir=str(state_dir))
     try:
-        runner.run()
+        with monitored(settings.monitor, WatchedProcessor(kind, runner, logics, clock)):
+            runner.run()
     except Refuse:
         raise
     except Exception:

@@ -100,7 +100,9 @@ class Tab:
         await self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **common)
         await self.call("Input.dispatchKeyEvent", type="keyUp", **common)
 
-    async def picture(self, path: Path, *, dark: bool, width: int = 1280, height: int = 860) -> None:
+    async def picture(
+        self, path: Path, *, dark: bool, width: int = 1280, height: int = 860
+    ) -> None:
         """A picture of the page."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         await self.call("Emulation.setEmulatedMedia", features=[scheme])

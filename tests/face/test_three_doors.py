@@ -40,13 +40,14 @@ CASES = [
          ("colour",)),
     Case("not built yet", {"schedules": EVERY, "target": TOPIC, "jitter": "5s"}, "invalid",
          ("jitter",)),
-    Case("a wrong cron and zone", {"schedules": [{"cron": "99 * * * *", "timezone": "Europe/Lodnon"}],
-                                   "target": TOPIC}, "invalid",
+    Case("a wrong cron and zone", {"target": TOPIC, "schedules": [
+        {"cron": "99 * * * *", "timezone": "Europe/Lodnon"}]}, "invalid",
          ("schedules[0].cron", "schedules[0].timezone")),
     Case("never", {"schedules": [{"cron": "0 0 31 2 *"}], "target": TOPIC}, "invalid",
          ("schedules[0].cron",)),
-    Case("everything at once", {"schedules": [{"every": "1ms"}], "target": {"topic": {"name": "__x"}},
-                                "colour": 1, "missed": "some"}, "invalid",
+    Case("everything at once", {"schedules": [{"every": "1ms"}],
+                                "target": {"topic": {"name": "__x"}}, "colour": 1,
+                                "missed": "some"}, "invalid",
          ("colour", "missed", "schedules[0].every", "target.topic.name")),
     Case("a past instant", {"schedules": [{"at": "2001-01-01T00:00:00Z"}], "target": TOPIC},
          "invalid", ("schedules[0].at",)),
@@ -104,10 +105,8 @@ def test_every_door_accepts_and_refuses_the_same_in_the_same_words(
 
 
 def verbs_by_rest(face: Standing, verb: str, job: str) -> str:
-    if verb == "delete":
-        answer = face.jobs("DELETE", job)
-    else:
-        answer = face.jobs("POST", f"{job}:{verb}")
+    asked = ("DELETE", job) if verb == "delete" else ("POST", f"{job}:{verb}")
+    answer = face.jobs(*asked)
     return "" if answer.status == 200 else answer.kind
 
 

@@ -36,6 +36,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     lost: int
     late: str
+    late_until: str
     took: str
     where: str
     is_open: bool
@@ -65,8 +66,9 @@ def run_url(execution: Execution) -> str:
 def run_row(row: Execution) -> RunRow:
     """The execution for a list."""
     took = row.finished_at - row.started_at if row.started_at and row.finished_at else 0
-    # Missed ticks were decided about late, not run late.
-    late = row.claimed_at - row.due_at if row.execution_id else 0
+    # Missed ticks were decided about late, not run late. A claim is not yet a start.
+    began = row.started_at if row.delivery == 1 and row.attempt == 1 else 0
+    late, until = (began - row.due_at, "start") if began else (row.claimed_at - row.due_at, "claim")
     key = row.execution_id or f"{row.tenant}/{row.job}:{row.scheduled_at}-{row.sequence}"
     return RunRow(
         key="".join(c if c.isalnum() else "-" for c in key.partition("/")[2]),
@@ -74,6 +76,7 @@ def run_row(row: Execution) -> RunRow:
         scheduled_at=row.scheduled_at, last_scheduled_at=row.last_scheduled_at, count=row.count,
         exact=row.exact, manual="~m" in row.execution_id.partition(":")[2], attempt=row.attempt,
         lost=row.lost, late=duration(late) if row.execution_id and row.claimed_at else "",
+        late_until=until,
         took=duration(took) if took > 0 or (row.started_at and row.finished_at) else "",
         where=row.worker or (f"topic {row.topic}" if row.topic else row.handler),
         is_open=row.state in WAITING,
@@ -158,13 +161,15 @@ def duration(duration_ms: int) -> str:
 
 
 def spans(one: dict[str, Any]) -> dict[str, str]:
-    """How late an execution was claimed and how long it took, where that can be said."""
+    """When an execution was claimed and began after its time, and how long it took, where that can
+    be said."""
     due, claimed, started, finished = (
         int(parse_instant(one[name])) if one[name] else 0
         for name in ("due_at", "claimed_at", "started_at", "finished_at")
     )
     return {
-        "late": duration(claimed - due) if due and claimed else "",
+        "claimed_after": duration(claimed - due) if due and claimed else "",
+        "started_after": duration(started - due) if due and started else "",
         "took": duration(finished - started) if started and finished else "",
     }
 

@@ -67,7 +67,7 @@ def up(broker: str, tmp_path: Path) -> "Up":
     return Up(broker, tmp_path)
 
 
-SERVICES = ("scheduler", "slots", "worker")
+SERVICES = ("scheduler", "slots", "worker", "gateway")
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,7 @@ SERVICES = ("scheduler", "slots", "worker")
     [
         ("scheduler", "the scheduler", "scheduler_started"),
         ("worker", "the HTTP worker", "of pool http has"),
+        ("gateway", "the gateway", "gateway_started"),
     ],
 )
 def test_up_restarts_a_service_that_died_and_ends_everything_on_ctrl_c(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from . import patching
 from .asking import CommandId, IfMatch, Note, Wait, answer, send
 from .frame import (
     NOT_FOUND,
@@ -137,6 +138,9 @@ def put(
     if isinstance(told, Refused) and told.kind == "invalid":
         told = complete_refusal(told, definition, time.time_ns() // 1_000_000)
     answer(told, output, "accepted")
+
+
+patching.add_to(app)
 
 
 @command(app, "get")

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .asking import CommandId, IfMatch, Note, Wait, answer, send
-from .definition import from_file
 from .frame import NOT_FOUND, USAGE, Failure, Format, JobId, Output, Tenant, command
 
 if TYPE_CHECKING:
@@ -75,6 +74,8 @@ def _changes(changes: str | None, file: str | None) -> dict[str, Any]:
         raise Failure("one patch is needed", kind="usage", code=USAGE,
                       hint="as an argument such as '{\"name\": \"New\"}', or --file")  # fmt: skip
     if file is not None:
+        from .definition import from_file
+
         return from_file(file)
     assert changes is not None
     try:

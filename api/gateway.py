@@ -85,7 +85,7 @@ def headers_of(answer: Accepted) -> dict[str, str]:
 
 
 def unanswered_yet(command_id: str) -> Response:
-    """Nobody answered in time: the command is in the log and may take effect."""
+    """Nobody answered in time: the command may take effect."""
     detail = "the scheduler has not answered yet; the same request with this Idempotency-Key tells"
     return json(
         {"command_id": command_id, "detail": detail}, 202,

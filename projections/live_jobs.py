@@ -1,6 +1,6 @@
 """Jobs held in memory by whoever follows the log: found by id, listed in pages, bounded."""
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Final
 
@@ -14,6 +14,8 @@ Seen = tuple[int, int]
 """Life and sequence: grows with everything that changes about a job."""
 
 NOTHING: Final[Seen] = (0, 0)
+SINGLY_MAX: Final = 64
+"""Ids that are put in their place one by one; more are sorted in."""
 
 
 class LiveJobs:
@@ -27,18 +29,21 @@ class LiveJobs:
         self._bytes_max = bytes_max
         self._sizes: dict[tuple[str, bytes], int] = {}
         self._ids: dict[str, list[str]] = {}
+        self._changed: dict[str, dict[str, bool]] = {}
+        """Ids that came (True) or went since they were put in order."""
+        self._counts: dict[str, int] = {}
         self._states: dict[bytes, bytes] = {}
         self.bytes = 0
         self.full = False
 
     def __len__(self) -> int:
         """How many jobs are held, deleted ones that are still remembered among them."""
-        return sum(len(ids) for ids in self._ids.values())
+        return sum(self._counts.values())
 
     @property
     def tenants(self) -> list[str]:
         """Who has jobs."""
-        return sorted(self._ids)
+        return sorted(self._counts)
 
     def fold(self, topic: str, key: bytes, value: bytes | None) -> bool:
         """Take one record of `schedules` or `job-state`; whether it is about a job."""
@@ -85,24 +90,39 @@ class LiveJobs:
 
     def after(self, tenant: str, job: str) -> Iterator[tuple[str, JobView | None]]:
         """Ids behind `job` in their order, each with its job, None for one that is deleted."""
-        ids = self._ids.get(tenant, [])
+        ids = self._sorted(tenant)
         for at in range(bisect_right(ids, job), len(ids)):
             yield ids[at], self._view.job(tenant, ids[at])
 
     def count(self, tenant: str) -> int:
         """How many jobs of the tenant are held."""
-        return len(self._ids.get(tenant, ()))
+        return self._counts.get(tenant, 0)
 
     def _index(self, key: bytes, known: bool, is_there: bool) -> None:
         if known == is_there:
             return
         tenant, _, job = key.decode("utf-8", "replace").partition("/")
-        ids = self._ids.setdefault(tenant, [])
-        if is_there:
-            insort(ids, job)
-            return
-        at = bisect_right(ids, job) - 1
-        if at >= 0 and ids[at] == job:
-            del ids[at]
+        self._counts[tenant] = self._counts.get(tenant, 0) + (1 if is_there else -1)
+        if not self._counts[tenant]:
+            del self._counts[tenant]
+        self._changed.setdefault(tenant, {})[job] = is_there
+
+    def _sorted(self, tenant: str) -> list[str]:
+        """The tenant's ids in order. Put in order when they are asked for: inserting a million one
+        by one would move most of them a million times."""
+        ids, changed = self._ids.get(tenant, []), self._changed.pop(tenant, {})
+        if len(changed) > SINGLY_MAX:
+            kept = [job for job in ids if job not in changed]
+            ids = sorted([*kept, *(job for job, is_there in changed.items() if is_there)])
+        else:
+            for job, is_there in changed.items():
+                at = bisect_left(ids, job)
+                found = at < len(ids) and ids[at] == job
+                if is_there and not found:
+                    ids.insert(at, job)
+                elif found and not is_there:
+                    del ids[at]
+        self._ids[tenant] = ids
         if not ids:
             del self._ids[tenant]
+        return ids

@@ -1,6 +1,6 @@
 """Jobs in memory: found, listed in the order of their ids, bounded."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from projections.jobs import JOB_STATE_TOPIC, SCHEDULES
@@ -44,6 +44,21 @@ def test_the_index_has_what_is_there_in_order(steps: list[tuple[bool, str]]) -> 
     assert live.count("t") == len(live) == len(there)
     assert bool(live.bytes) == bool(there)
     assert live.tenants == (["t"] if there else [])
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 300)), max_size=400), st.integers(1, 200))
+@settings(max_examples=30)
+def test_many_at_once_are_put_in_order_as_one_by_one(
+    steps: list[tuple[bool, int]], every: int
+) -> None:
+    live, there = LiveJobs(bytes_max=PLENTY), set[str]()
+    for n, (is_put, number) in enumerate(steps):
+        job = f"{number:03d}"
+        (put if is_put else forget)(live, job)
+        (there.add if is_put else there.discard)(job)
+        if n % every == 0:
+            assert [job for job, _ in live.after("t", "")] == sorted(there)
+    assert [job for job, _ in live.after("t", "")] == sorted(there)
 
 
 def test_a_deleted_job_is_not_shown_but_known_up_to_its_end() -> None:

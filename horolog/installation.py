@@ -134,8 +134,7 @@ class Installation:
         """A worker of this installation, which messages call `name`; not started yet."""
         return supervised.worker(
             name, (*arguments, "--name", self.member), settings or self._unmonitored,
-            self.bootstrap,
-            say=self._say, lines=self._lines,
+            self.bootstrap, say=self._say, lines=self._lines,
         )  # fmt: skip
 
     @property

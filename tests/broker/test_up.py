@@ -28,6 +28,7 @@ class Up:
             env=clean | {
                 "KAFKA_BOOTSTRAP_SERVERS": bootstrap,
                 "HOROLOG_NAMESPACE": f"up-{uuid.uuid4().hex[:8]}", "HOROLOG_PARTITIONS": "2",
+                "HOROLOG_SCHEDULERS": "1",
             },
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip

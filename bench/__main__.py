@@ -2,7 +2,7 @@
 
 import sys
 
-from . import fire, full, heartbeats, http_worker, memory, restore, time, worker
+from . import face, fire, full, heartbeats, http_worker, memory, restore, time, worker
 
 FIGURES = {
     **fire.FIGURES,
@@ -13,11 +13,13 @@ FIGURES = {
     **http_worker.FIGURES,
     **worker.FIGURES,
     **time.FIGURES,
+    **face.FIGURES,
 }
 GROUPS = {
     "spine": ("fire", "fire_lateness", "register", "restore"),
     "hands": ("full", "lateness", "http_worker", "heartbeats", "restore_dirty", "idle_memory"),
     "time": ("cron_memo", "cron_cold", "outage"),
+    "face": ("gateway_writes", "gateway_reads"),
     "lateness_p50": ("lateness",),
     "lateness_p99": ("lateness",),
     "fire_lateness_p50": ("fire_lateness",),

@@ -3,10 +3,11 @@
 import os
 import queue
 from collections.abc import Callable, Iterator
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
+from horolog import local_http
 from horolog.broker import server
 from horolog.broker.errors import BrokerError
 from horolog.broker.jars import find_maven, have_jars
@@ -30,6 +31,7 @@ from workers.kafka import KafkaReportLog
 from workers.ports import Acknowledged
 
 KAFKA_S: Final = 10.0
+GATEWAY_S: Final = 2.0
 OFFERS_SILENT_MS: Final = 15_000
 
 State = Literal["ok", "warning", "wrong"]
@@ -78,6 +80,7 @@ def examine(settings: Settings, clock: Clock | None = None) -> Iterator[Finding]
         ("scheduler", _schedulers), ("slots", _slots), ("workers", _workers),
         ("quarantine", _quarantine),
     )  # fmt: skip
+    yield _gateway(settings)
     try:
         for check, look in looks:
             try:
@@ -216,6 +219,34 @@ def _workers(reading: LogReading, settings: Settings, now_ms: int) -> Iterator[F
         else:
             told = "no worker offers; nothing waits for one"
             yield Finding(check, "warning", told, f"start one with {how}")
+
+
+def _gateway(settings: Settings) -> Finding:
+    """Whether a gateway answers where the settings say, and whom."""
+    at = settings.gateway
+    open_to_all = "it asks nobody who he is: anybody who reaches it may change, run and end jobs"
+    if not at.loopback and not at.insecure_without_auth:
+        return Finding(
+            "gateway", "wrong", f"it refuses to answer at {at.host}, which others reach",
+            "HOROLOG_GATEWAY__HOST=127.0.0.1, or --insecure-without-auth if that is meant",
+        )  # fmt: skip
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(at.host, at.host)  # noqa: S104 not bound here
+    here = at.model_copy(update={"host": host})
+    answer = local_http.ask(f"http://{here.address}/readyz", GATEWAY_S)
+    try:
+        told = msgspec.json.decode(answer[1], type=dict[str, Any]) if answer is not None else {}
+    except msgspec.MsgspecError:
+        told = {}
+    if "ready" not in told:
+        return Finding("gateway", "warning", f"none answers at {here.address}",
+                       "start one with `horolog run gateway`")  # fmt: skip
+    if not told["ready"]:
+        why = told.get("why", "")
+        return Finding("gateway", "warning", f"at {here.address} it is not ready: {why}")
+    if told.get("notice") or not at.loopback:
+        return Finding("gateway", "warning", f"answers at {at.address}; {open_to_all}",
+                       "bind it to 127.0.0.1 unless everybody there is meant to")  # fmt: skip
+    return Finding("gateway", "ok", f"answers at {here.address}, to this machine only")
 
 
 def _quarantine(reading: LogReading, settings: Settings, now_ms: int) -> Iterator[Finding]:

@@ -1,16 +1,16 @@
 """Everything that `up` runs on one machine: a Kafka, its topics, the services."""
 
-import ipaddress
 import socket
 import time
 from collections.abc import Callable
+from http import HTTPStatus
 from types import TracebackType
 from typing import IO, Final
 
-from horolog import supervised
+from horolog import local_http, supervised
 from horolog.broker import server
 from horolog.owners import Owners
-from horolog.settings import HttpSettings, Settings
+from horolog.settings import GatewaySettings, HttpSettings, Settings, is_loopback_host
 from horolog.supervised import Supervised
 from processors.topology import JOB_STATE, SLOT_STATE, topic_set
 from streams import admin
@@ -26,6 +26,10 @@ all the same."""
 SCHEDULER: Final = "scheduler"
 SLOTS: Final = "slots"
 HTTP_WORKER: Final = "http-worker"
+GATEWAY: Final = "gateway"
+READY_S: Final = 1.0
+"""How long a gateway may take to say whether it is ready."""
+READY_EVERY_S: Final = 0.05
 
 
 class Installation:
@@ -43,6 +47,7 @@ class Installation:
         self._lines = lines
         self._broker: server.BrokerHandle | None = None
         self._services: dict[str, Supervised] = {}
+        self._gateway_at = settings.gateway
 
     def __enter__(self) -> "Installation":
         return self
@@ -88,6 +93,11 @@ class Installation:
         """The HTTP worker; there is one after `start`."""
         return self.service(HTTP_WORKER)
 
+    @property
+    def page(self) -> str:
+        """Address of the page; it answers after `start`."""
+        return f"http://{self._gateway_at.address}/"
+
     def service(self, name: str) -> Supervised:
         """What was added under this name."""
         return self._services[name]
@@ -113,16 +123,25 @@ class Installation:
         self._add_services()
         schedulers.wait(self.members, self._await)
         slots.wait([self.member], self._await)
+        while not self._answers():
+            self._await()
+            time.sleep(READY_EVERY_S)
         took_s = time.monotonic() - started_s
         count = f"{settings.schedulers} schedulers" if settings.schedulers > 1 else "scheduler"
-        self._say(f"{count}, slots processor and HTTP worker run after {took_s:.1f} s")
+        self._say(f"{count}, slots, HTTP worker and gateway run after {took_s:.1f} s")
 
     def worker(self, name: str, *arguments: str, settings: Settings | None = None) -> Supervised:
         """A worker of this installation, which messages call `name`; not started yet."""
         return supervised.worker(
-            name, (*arguments, "--name", self.member), settings or self.settings, self.bootstrap,
-            say=self._say, lines=self._lines,
+            name, (*arguments, "--name", self.member), settings or self._unmonitored,
+            self.bootstrap, say=self._say, lines=self._lines,
         )  # fmt: skip
+
+    @property
+    def _unmonitored(self) -> Settings:
+        """For services that have no port of their own to be asked at."""
+        at = self.settings.monitor.model_copy(update={"port": 0})
+        return self.settings.model_copy(update={"monitor": at})
 
     def add(self, name: str, service: Supervised) -> None:
         """Start a service, to be looked after and ended with the others."""
@@ -158,14 +177,32 @@ class Installation:
             self._add_processor(SCHEDULER if n == 1 else member, called, SCHEDULER, member)
         self._add_processor(SLOTS, "the slots processor", SLOTS, self.member)
         calling = settings.model_copy(update={"http": PERMISSIVE}) if self.permissive else settings
+        calling = self._monitored(calling)
         self.add(HTTP_WORKER, self.worker("the HTTP worker", "run", "worker", settings=calling))
+        self._gateway_at = at = _free(settings.gateway, settings)
+        gateway = supervised.gateway(
+            "the gateway", settings.model_copy(update={"gateway": at}), self.bootstrap,
+            say=self._say, lines=self._lines,
+        )  # fmt: skip
+        self.add(GATEWAY, gateway)
 
     def _add_processor(self, name: str, called: str, kind: str, member: str) -> None:
         processor = supervised.processor(
-            called, kind, self.settings, self.bootstrap, member=member, say=self._say,
-            lines=self._lines,
+            called, kind, self._monitored(self.settings), self.bootstrap, member=member,
+            say=self._say, lines=self._lines,
         )  # fmt: skip
         self.add(name, processor)
+
+    def _monitored(self, settings: Settings) -> Settings:
+        """Services of one machine are asked at ports that follow on each other."""
+        at = settings.monitor
+        port = at.port + len(self._services) if at.port else 0
+        return settings.model_copy(update={"monitor": at.model_copy(update={"port": port})})
+
+    def _answers(self) -> bool:
+        """Whether the gateway is ready."""
+        answer = local_http.ask(f"{self.page}readyz", READY_S)
+        return answer is not None and answer[0] == HTTPStatus.OK
 
     def _await(self) -> None:
         """A service that refuses to start has said why; one that fails is started again."""
@@ -175,14 +212,22 @@ class Installation:
         self.look()
 
 
+def _free(at: GatewaySettings, settings: Settings) -> GatewaySettings:
+    """Where the gateway is to answer: as the settings say, or at a free port where nobody chose one
+    and the usual one is taken."""
+    chosen = "gateway" in settings.model_fields_set and "port" in at.model_fields_set
+    if chosen and at.port:
+        return at
+    for port in (at.port, 0):
+        try:
+            with socket.create_server((at.host, port)) as found:
+                return at.model_copy(update={"port": found.getsockname()[1]})
+        except OSError:
+            continue
+    return at
+
+
 def is_loopback(bootstrap: str) -> bool:
     """Whether all these addresses are this machine's own, which nobody else reaches."""
     hosts = [address.strip().rpartition(":")[0].strip("[]") for address in bootstrap.split(",")]
-    return all(_is_loopback(host) for host in hosts)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return all(is_loopback_host(host) for host in hosts)

@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Final, Protocol
@@ -16,11 +16,13 @@ import structlog
 
 from horolog import logs
 from horolog.broker.probe import cluster_id_at
+from horolog.monitor import WatchedProcessor, monitored
 from horolog.settings import Settings
 from processors import service
 from processors.topology import topic_set
 from schemas import limits
 from streams import admin
+from streams.binding import Logic
 from streams.clock import SystemClock
 from streams.crash import CrashPoint, from_environment
 from streams.errors import Refuse, Unavailable
@@ -45,7 +47,7 @@ class Build(Protocol):
         clock: Clock,
         alarm: Callable[..., None],
         crash: CrashPoint,
-    ) -> tuple[Runner, object]: ...
+    ) -> tuple[Runner, Mapping[int, Logic]]: ...
 
 
 def run(
@@ -66,14 +68,14 @@ def run(
     member = _usable(member or socket.gethostname())
     logs.configure(service=kind, member=member, namespace=settings.namespace)
     log = structlog.stdlib.get_logger(f"horolog.{kind}")
-    _check_topics(settings, bootstrap, log)
+    check_topics(settings, bootstrap, log)
     cluster = cluster_id_at(bootstrap, settings.kafka.client, timeout_s=KAFKA_S)
     if cluster is None:
         raise Unavailable(f"Kafka at {bootstrap} does not say which cluster it is")
     state_dir = settings.state_dir(member) / folder
     lock = _only_one(kind, state_dir, member)
     clock, crash, alarm = SystemClock(), from_environment(os.environ), _alarm(log)
-    runner, _ = build(
+    runner, logics = build(
         service.Service(
             namespace=settings.namespace, cluster=cluster, partitions=settings.partitions,
             member=member, state_dir=state_dir, lease_ms=settings.lease_ms,
@@ -86,7 +88,8 @@ def run(
     _stop_on_signals(kind, runner, log)
     log.info(f"{kind}_started", cluster=cluster, state_dir=str(state_dir))
     try:
-        runner.run()
+        with monitored(settings.monitor, WatchedProcessor(kind, runner, logics, clock)):
+            runner.run()
     except Refuse:
         raise
     except Exception:
@@ -106,7 +109,8 @@ def _usable(member: str) -> str:
     return member
 
 
-def _check_topics(settings: Settings, bootstrap: str, log: structlog.stdlib.BoundLogger) -> None:
+def check_topics(settings: Settings, bootstrap: str, log: structlog.stdlib.BoundLogger) -> None:
+    """Say where topics differ from the plan. Raises `Refuse` where nothing may start on them."""
     config = {**settings.kafka.client, "bootstrap.servers": bootstrap}
     wanted = topic_set(settings.namespace, settings.partitions)
     problems = admin.verify(config, wanted, timeout_s=KAFKA_S)

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from horolog.client import JsonPut, KafkaClient, NoTopics, Sendable
+from horolog.client import KafkaClient, NoTopics
 from horolog.sdk_settings import ClientValue, find
+from processors.exchange import JsonPut, Sendable
 from processors.topology import JOB_STATE, SCHEDULES
 from projections.executions import EXECUTIONS, TERMINAL, Execution, execution_of
 from projections.jobs import JobsView, JobView

@@ -11,7 +11,7 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -94,6 +94,38 @@ class HttpSettings(BaseModel):
         return cidrs
 
 
+class GatewaySettings(BaseModel):
+    """Where the gateway answers. Nobody proves who he is yet, so beyond this machine it answers
+    only where `insecure_without_auth` says that this is known."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8765, ge=0, le=65_535)
+    """0: any that is free."""
+    insecure_without_auth: bool = False
+
+    @property
+    def address(self) -> str:
+        """Host and port as they stand in a URL."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        return is_loopback_host(self.host)
+
+
+class MonitorSettings(BaseModel):
+    """Where a service answers probes and Prometheus; the gateway does so on its own port."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=0, ge=0, le=65_535)
+    """0: nowhere."""
+
+
 class Settings(BaseSettings):
     """Which Horolog this is, where its data is, and which Kafka it uses."""
 
@@ -117,6 +149,8 @@ class Settings(BaseSettings):
     scheduler and worker of an installation."""
     kafka: KafkaSettings = KafkaSettings()
     http: HttpSettings = HttpSettings()
+    gateway: GatewaySettings = GatewaySettings()
+    monitor: MonitorSettings = MonitorSettings()
     _config_file: Path | None = PrivateAttr(default=None)
     _given: Mapping[str, Any] = PrivateAttr(default={})
 
@@ -164,6 +198,14 @@ class Settings(BaseSettings):
             env_settings,
             InitSettingsSource(settings_cls, from_file),
         )
+
+
+def is_loopback_host(host: str) -> bool:
+    """Whether this address is the machine's own, which nobody else reaches."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def load(flags: Mapping[str, Any] | None = None, config: Path | None = None) -> Settings:

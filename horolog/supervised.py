@@ -154,6 +154,17 @@ def worker(
     )  # fmt: skip
 
 
+def gateway(
+    name: str, settings: Settings, bootstrap: str, *, say: Callable[[str], None],
+    lines: IO[bytes] | None = None,
+) -> Supervised:  # fmt: skip
+    """`horolog run gateway`, where the settings say."""
+    return Supervised(
+        name, ("run", "gateway"), environment=child_environment(settings, bootstrap), say=say,
+        end_s=DRAIN_S + END_MARGIN_S, lines=lines,
+    )  # fmt: skip
+
+
 def child_environment(settings: Settings, bootstrap: str) -> Mapping[str, str]:
     """The environment in which a child process comes to the same settings. What is secret stays
     where it is: the child reads it from there."""
@@ -167,6 +178,13 @@ def child_environment(settings: Settings, bootstrap: str) -> Mapping[str, str]:
         "HOROLOG_LEASE_MS": str(settings.lease_ms),
         "HOROLOG_HTTP__ALLOWED_CIDRS": json.dumps(settings.http.allowed_cidrs),
         "HOROLOG_HTTP__ALLOW_PLAIN_HTTP": str(settings.http.allow_plain_http).lower(),
+        "HOROLOG_GATEWAY__HOST": settings.gateway.host,
+        "HOROLOG_GATEWAY__PORT": str(settings.gateway.port),
+        "HOROLOG_GATEWAY__INSECURE_WITHOUT_AUTH": str(
+            settings.gateway.insecure_without_auth
+        ).lower(),
+        "HOROLOG_MONITOR__HOST": settings.monitor.host,
+        "HOROLOG_MONITOR__PORT": str(settings.monitor.port),
         "PYTHONPATH": os.pathsep.join(
             filter(None, [str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH")])
         ),

@@ -1,6 +1,7 @@
 """One worker as a process: wiring, registering of declared jobs, signals, the end."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -9,12 +10,14 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import msgspec
 
-from horolog.client import JsonPut, KafkaClient, NoTopics
+from horolog.client import KafkaClient, NoTopics
 from horolog.sdk_settings import Where
+from processors.exchange import JsonPut
 from schemas import limits
 from schemas.replies import Accepted
 from streams.clock import SystemClock
@@ -60,15 +63,23 @@ class CannotRegister(Exception):
         self.problems = tuple(problems)
 
 
-def run_application(where: Where, application: str, options: WorkerOptions) -> None:
+Watch = Callable[[Worker], AbstractContextManager[None]]
+"""Holds a worker while it works, to answer for it."""
+
+
+def run_application(
+    where: Where, application: str, options: WorkerOptions, watch: Watch | None = None
+) -> None:
     """Run the handlers of `module:app` until SIGTERM or SIGINT; a second one does not wait.
 
     Raises `CannotLoad`, `CannotRegister`, `horolog.client.NoTopics`, `streams.errors.Unavailable`.
     """
-    asyncio.run(_run_application(where, application, options))
+    asyncio.run(_run_application(where, application, options, watch))
 
 
-async def _run_application(where: Where, application: str, options: WorkerOptions) -> None:
+async def _run_application(
+    where: Where, application: str, options: WorkerOptions, watch: Watch | None
+) -> None:
     worker_id = name_of(options)
     pool = ChildPool(
         application=application, worker=worker_id, places=options.places,
@@ -81,14 +92,14 @@ async def _run_application(where: Where, application: str, options: WorkerOption
         if options.register:
             await asyncio.to_thread(register, where, json.loads(ready.declared))
         _log.info("%s has the handlers %s", application, ", ".join(ready.handlers))
-        await serve(where, ready.handlers, pool, worker_id, options)
+        await serve(where, ready.handlers, pool, worker_id, options, watch)
     finally:
         await pool.close()
 
 
 async def serve(
     where: Where, handlers: tuple[str, ...], executor: RunningExecutor, worker_id: str,
-    options: WorkerOptions,
+    options: WorkerOptions, watch: Watch | None = None,
 ) -> None:  # fmt: skip
     """Work with this executor until a signal, then drain. On the main thread only."""
     clock = SystemClock()
@@ -115,7 +126,8 @@ async def serve(
     if options.until_stdin_ends:
         threading.Thread(target=_await_end_of_stdin, args=(loop, worker), daemon=True).start()
     _log.info("worker %s of pool %s has %d places", worker_id, options.pool, options.places)
-    await worker.run()
+    with watch(worker) if watch is not None else contextlib.nullcontext():
+        await worker.run()
     _log.info("worker %s ended", worker_id)
 
 

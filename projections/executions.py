@@ -4,6 +4,7 @@ Every event repeats what its row needs, so a row can be had from any part of the
 out the same in whichever order parts of it are read.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -99,7 +100,7 @@ class ExecutionsView:
             return None
         row_key = event.execution_id.encode() or key
         known = self._rows.get(row_key)
-        if known is None or _rank(known) < _rank(event):
+        if known is None or outranks(event, known):
             self._rows[row_key] = event
         if len(self._rows) >= 2 * self._executions_max:
             newest = sorted(self._rows.items(), key=lambda item: _age(item[1]))
@@ -149,6 +150,11 @@ class Timeline:
             self._events[key] = event
             self.complete |= value[:5] == EXECUTION_FIRED.prefix and event.attempt == 1
 
+    def take(self, events: Iterable[Execution]) -> None:
+        """Take events that were read already, all of them of this execution."""
+        for event in events:
+            self._events[b"%d#%d" % (event.life, event.sequence)] = event
+
     @property
     def events(self) -> list[Execution]:
         """What happened, in the order in which it did."""
@@ -162,6 +168,11 @@ class Timeline:
             return None
         last = max(event.attempt for event in events)
         return max((e for e in events if e.attempt == last), key=_rank)
+
+
+def outranks(event: Execution, other: Execution) -> bool:
+    """Whether, of two events of one execution, the first tells how it stands."""
+    return _rank(event) > _rank(other)
 
 
 def _rank(event: Execution) -> tuple[int, int, int]:

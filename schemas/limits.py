@@ -179,3 +179,39 @@ assert RENEWALS_PER_LEASE < LEASE_MARGIN_SHARE
 assert LEASE_MS_MIN <= LEASE_MS
 assert REPORTS_PER_BATCH_MAX * 3 <= TRANSACTION_RECORDS_MAX // 2
 assert RESULT_BYTES_MAX + DETAIL_BYTES_MAX + PROGRESS_BYTES_MAX < REPORT_BATCH_BYTES_MAX
+
+# --- the gateway ------------------------------------------------------------------------------
+REQUEST_BYTES_MAX: Final = 200_000
+"""Body of a request: a command record, less its envelope."""
+URL_BYTES_MAX: Final = 8_192
+PAGE_ITEMS_DEFAULT: Final = 100
+PAGE_ITEMS_MAX: Final = 1_000
+ANSWER_WAIT_S_DEFAULT: Final = 10.0
+ANSWER_WAIT_S_MAX: Final = 30.0
+"""How long a write waits for the scheduler before it answers that it does not know."""
+READ_WAIT_S_MAX: Final = 10.0
+"""How long a read waits until what was written is seen."""
+WRITES_IN_FLIGHT_MAX: Final = 5_000
+READS_WAITING_MAX: Final = 5_000
+PREVIEWS_MAX: Final = 100
+PATCH_TRIES_MAX: Final = 5
+PATCH_DEPTH_MAX: Final = 32
+WATCHERS_MAX: Final = 200
+"""Streams of changes that are open at a time."""
+WATCH_EVERY_S: Final = 0.25
+"""A stream tells of changes at most this often."""
+WATCH_ALIVE_S: Final = 15.0
+TIMELINES_READ_MAX: Final = 4
+"""Reads of old executions from the log that go on at a time."""
+VIEW_BYTES_MAX: Final = 2 * 1_073_741_824
+"""Jobs that a gateway holds, as the log has them; those beyond are not found, and it says so."""
+VIEW_EXECUTIONS_MAX: Final = 50_000
+VIEW_EVENTS_PER_EXECUTION_MAX: Final = 50
+VIEW_DETAIL_CHARS_MAX: Final = 500
+VIEW_TAIL_RECORDS: Final = 20_000
+"""Records of each partition of `executions` that a gateway begins with."""
+CONNECTIONS_MAX: Final = 2_000
+PROBE_REQUEST_S: Final = 5.0
+
+assert REQUEST_BYTES_MAX < COMMAND_BYTES_MAX
+assert PAYLOAD_BYTES_MAX * 4 // 3 < REQUEST_BYTES_MAX

@@ -22,14 +22,29 @@ RECALL_MS = 250
 """What has not begun after so long is taken back, to go where a place is free."""
 
 
+LATE_BUCKETS = 24
+
+
 class Counts:
     """What happened so far, for metrics and logs."""
 
-    __slots__ = ("closed", "given_up", "outdated", "repeated", "returned", "started", "taken")
+    __slots__ = (
+        "closed", "given_up", "late", "late_ms", "outdated", "repeated", "returned", "started",
+        "taken",
+    )  # fmt: skip
 
     def __init__(self) -> None:
+        self.late = [0] * LATE_BUCKETS
+        """How many first deliveries began late by less than 1, 2, 4, 8 … ms."""
+        self.late_ms = 0
         self.taken = self.started = self.closed = self.returned = 0
         self.repeated = self.outdated = self.given_up = 0
+
+    def began(self, late_ms: int) -> None:
+        """A first delivery began so long after its time."""
+        late_ms = max(late_ms, 0)
+        self.late[min(late_ms.bit_length(), LATE_BUCKETS - 1)] += 1
+        self.late_ms += late_ms
 
 
 class Hands:
@@ -217,6 +232,8 @@ class Hands:
         self.counts.started += 1
         self._offering.ran(max(0, ended.finished_at - ended.started_at))
         told, item = lease.told, lease.item
+        if item.delivery == 1 and item.attempt == 1:
+            self.counts.began(ended.started_at - item.due_at)
         if told == "cancel":
             report = outcome_of(item, "stopped", ended)
         elif ended.state == "CANCELLED":

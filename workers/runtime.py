@@ -117,6 +117,16 @@ class Worker:
         """This moment on the clocks a worker goes by."""
         return Moment(self._clock.wall_ms(), self._clock.boottime_ms())
 
+    @property
+    def offers(self) -> bool:
+        """Whether it has come as far as to offer itself: it knows the broker's clock."""
+        return self._broker_clock.known
+
+    @property
+    def draining(self) -> bool:
+        """Whether it takes nothing new any more."""
+        return self._draining.is_set()
+
     def drain(self) -> None:
         """Take nothing new, finish, end. Called again: do not wait for what runs."""
         self._hurry = self._draining.is_set()

@@ -9,8 +9,8 @@ from .frame import Format, open_log, refusal, say
 from .table import write_one
 
 if TYPE_CHECKING:
-    from horolog.client import Sendable
     from horolog.settings import Settings
+    from processors.exchange import Sendable
     from schemas.replies import Accepted, Refused
 
 Note = Annotated[str, typer.Option(help="Why; kept with the change.", metavar="TEXT")]

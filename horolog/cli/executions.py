@@ -36,10 +36,10 @@ def list_executions(
     output: Output = Format.TABLE,
 ) -> None:  # fmt: skip
     """List the newest executions first. A run of missed ticks is one line with their number."""
+    from api.shown_executions import execution_row
     from projections.executions import TERMINAL, WAITING
 
     from .reading import read_executions
-    from .shown_executions import execution_row
 
     owner, wanted = tenant or settings.tenant, state.upper() if state else None
     known = (*WAITING, *TERMINAL)
@@ -61,8 +61,9 @@ def list_executions(
 @command(app, "get")
 def get(settings: "Settings", execution: ExecutionId, output: Output = Format.TABLE) -> None:
     """Show an execution as it stands, and everything that happened to it."""
+    from api.shown_executions import execution_document, execution_lines
+
     from .reading import read_timeline
-    from .shown_executions import execution_document, execution_lines
 
     timeline = read_timeline(settings, execution)
     if timeline.row is None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from . import patching
 from .asking import CommandId, IfMatch, Note, Wait, answer, send
 from .frame import (
     NOT_FOUND,
@@ -146,7 +147,7 @@ def put(
 
     Schedule options may be repeated and combined: a job has one to ten schedules.
     """
-    from horolog.client import JsonPut
+    from processors.exchange import JsonPut
     from schemas.replies import Refused
 
     from .definition import Written, complete_refusal, from_file, from_options
@@ -173,13 +174,17 @@ def put(
     answer(told, output, "accepted")
 
 
+patching.add_to(app)
+
+
 @command(app, "get")
 def get(
     settings: "Settings", job: JobId, tenant: Tenant = None, output: Output = Format.TABLE
 ) -> None:
     """Show a job: its definition with every default, how it stands, its next runs."""
+    from api.shown import job_document, job_lines
+
     from .reading import read_jobs
-    from .shown import job_document, job_lines
 
     owner = tenant or settings.tenant
     view = read_jobs(settings, owner, job).job(owner, job)
@@ -202,8 +207,9 @@ def list_jobs(
     output: Output = Format.TABLE,
 ) -> None:  # fmt: skip
     """List the tenant's jobs by id."""
+    from api.shown import job_row, schedule_text
+
     from .reading import read_jobs
-    from .shown import job_row, schedule_text
 
     owner = tenant or settings.tenant
     rows = [

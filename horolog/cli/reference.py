@@ -51,6 +51,12 @@ embedded one of the data folder |
 `[http] allowed_cidrs` | none; any under `horolog up` |
 | plain http | `HOROLOG_HTTP__ALLOW_PLAIN_HTTP` | `[http] allow_plain_http` | `false`; `true` \
 under `horolog up` |
+| gateway | `HOROLOG_GATEWAY__HOST`, `HOROLOG_GATEWAY__PORT` | `[gateway] host`, `port` | \
+`127.0.0.1`, `8765`; a free one under `horolog up` if that is taken |
+| a gateway that others reach | `HOROLOG_GATEWAY__INSECURE_WITHOUT_AUTH` | \
+`[gateway] insecure_without_auth` | `false` |
+| probes and `/metrics` of other services | `HOROLOG_MONITOR__HOST`, `HOROLOG_MONITOR__PORT` | \
+`[monitor] host`, `port` | `127.0.0.1`, `0`: nowhere |
 
 `horolog up` allows HTTP jobs more only on a Kafka that this machine alone can reach, and only if \
 nothing is set. `horolog config show --origin` tells which source each value came from.

@@ -22,7 +22,8 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _up(settings: "Settings") -> None:
-    """Run everything on this machine until Ctrl-C: Kafka, topics, scheduler, slots, HTTP worker.
+    """Run everything on this machine until Ctrl-C: Kafka, topics, scheduler, slots,
+    HTTP worker, gateway.
 
     With KAFKA_BOOTSTRAP_SERVERS or --bootstrap it uses that Kafka, else an embedded one. The data
     folder is kept. A service that dies is started again. On a Kafka of this machine alone HTTP jobs
@@ -58,6 +59,7 @@ def end_on_signals() -> threading.Event:
 def _introduce(running: "Installation") -> None:
     settings = running.settings
     say("")
+    say(f"  page       {running.page}")
     say(f"  Kafka      {running.bootstrap}{' (embedded)' if running.embedded else ''}")
     say(f"  namespace  {settings.namespace}, {settings.partitions} partitions")
     say(f"  data       {settings.data_dir.resolve()} (kept)")
@@ -68,4 +70,6 @@ def _introduce(running: "Installation") -> None:
     if running.permissive:
         say("HTTP jobs may call private addresses and plain http: only this machine can register")
         say("them. HOROLOG_HTTP__ALLOWED_CIDRS and HOROLOG_HTTP__ALLOW_PLAIN_HTTP narrow that.")
+    if not settings.gateway.loopback:
+        say("The gateway asks nobody who he is: anybody who reaches it may change every job.")
     say("Try `horolog job put --help` in another terminal. Ctrl-C ends everything.")

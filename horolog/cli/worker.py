@@ -53,6 +53,7 @@ def _worker(
     Then it takes nothing new, lets what runs finish, and hands back what does not; a second Ctrl-C
     does not wait. User code runs in processes of its own.
     """
+    from horolog.monitor import watch_worker
     from horolog.worker_process import CannotRegister, WorkerOptions, run_application
     from workers.process import CannotLoad
     from workers.runtime import LogSilent
@@ -64,7 +65,7 @@ def _worker(
     )  # fmt: skip
     _log_as("worker", settings)
     try:
-        run_application(_where(settings), application, options)
+        run_application(_where(settings), application, options, watch_worker(settings.monitor))
     except CannotLoad as error:
         raise Failure(f"{application} cannot be loaded: {error}") from error
     except CannotRegister as error:
@@ -93,6 +94,7 @@ def _http_worker(
     """
     from horolog.broker.probe import cluster_id_at
     from horolog.http_worker_process import HttpAllowed, run_http
+    from horolog.monitor import watch_worker
     from horolog.worker_process import WorkerOptions
     from workers.runtime import LogSilent
 
@@ -107,7 +109,10 @@ def _http_worker(
     where = _where(settings)
     cluster = cluster_id_at(where.bootstrap, settings.kafka.client, timeout_s=30.0)
     try:
-        run_http(where, options, allowed, source=f"/horolog/{cluster or settings.namespace}")
+        run_http(
+            where, options, allowed, source=f"/horolog/{cluster or settings.namespace}",
+            watch=watch_worker(settings.monitor),
+        )  # fmt: skip
     except LogSilent as error:
         raise Failure(str(error), kind="unavailable", code=UNAVAILABLE) from error
 

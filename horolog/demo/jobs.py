@@ -8,8 +8,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from horolog.client import JsonPut, KafkaClient, Sendable
+from horolog.client import KafkaClient
 from processors.core.admission import read_definition
+from processors.exchange import JsonPut, Sendable
 from schemas.commands import PutJob
 from schemas.replies import Refused
 

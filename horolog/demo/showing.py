@@ -105,6 +105,7 @@ def _summary(stage: Stage) -> str:
 def _addresses(stage: Stage) -> list[str]:
     installation = stage.installation
     return [
+        f"  page    {installation.page}",
         f"  Kafka   {installation.bootstrap}{' (embedded)' if installation.embedded else ''}",
         f"  topic   {stage.topic}, into which jobs fire",
         f"  data    {stage.data_dir}",

@@ -49,6 +49,7 @@ class Here:
             "HOROLOG_NAMESPACE": self.namespace,
             "HOROLOG_PARTITIONS": str(PARTITIONS),
             "HOROLOG_DATA_DIR": str(folder),
+            "HOROLOG_GATEWAY__PORT": "1",  # where none answers
         }
         self.config: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap}
 
@@ -293,7 +294,8 @@ def test_doctor_names_what_is_missing_and_what_is_well(here: Here) -> None:
     found = {one["check"]: one for one in json.loads(done.stdout)}
     states = {name: one["state"] for name, one in found.items()}
     assert states == {
-        "broker": "ok", "kafka release": "ok", "topics": "ok", "clock": "ok", "scheduler": "ok",
+        "broker": "ok", "kafka release": "ok", "topics": "ok", "clock": "ok", "gateway": "warning",
+        "scheduler": "ok",
         "slots": "wrong", "workers of default": "wrong", "workers of http": "warning",
         "quarantine": "ok",
     }  # fmt: skip

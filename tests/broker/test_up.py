@@ -28,6 +28,7 @@ class Up:
             env=clean | {
                 "KAFKA_BOOTSTRAP_SERVERS": bootstrap,
                 "HOROLOG_NAMESPACE": f"up-{uuid.uuid4().hex[:8]}", "HOROLOG_PARTITIONS": "2",
+                "HOROLOG_SCHEDULERS": "1",
             },
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
@@ -67,7 +68,7 @@ def up(broker: str, tmp_path: Path) -> "Up":
     return Up(broker, tmp_path)
 
 
-SERVICES = ("scheduler", "slots", "worker")
+SERVICES = ("scheduler", "slots", "worker", "gateway")
 
 
 @pytest.mark.parametrize(
@@ -75,6 +76,7 @@ SERVICES = ("scheduler", "slots", "worker")
     [
         ("scheduler", "the scheduler", "scheduler_started"),
         ("worker", "the HTTP worker", "of pool http has"),
+        ("gateway", "the gateway", "gateway_started"),
     ],
 )
 def test_up_restarts_a_service_that_died_and_ends_everything_on_ctrl_c(

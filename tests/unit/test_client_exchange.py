@@ -2,8 +2,8 @@
 
 import pytest
 
-from horolog.client import Exchange, JsonPut, Outgoing, encode_command
 from processors.core.admission import read_command
+from processors.exchange import Exchange, JsonPut, Outgoing, encode_command
 from schemas.bindings import ACCEPTED, REFUSED
 from schemas.commands import JobSpec, PauseJob, PutJob, ScheduleSpec, TopicTargetSpec
 from schemas.replies import Accepted, Refused

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from horolog.client import ASK_AGAIN_S, KafkaClient, NoReply, NoTopics
+from horolog.client import KafkaClient, NoReply, NoTopics
 from processors.core.admission import read_command
+from processors.exchange import ASK_AGAIN_S
 from schemas.bindings import ACCEPTED
 from schemas.commands import AnyCommand, JobSpec, PauseJob, PutJob, ScheduleSpec
 from schemas.limits import COMMAND_BYTES_MAX

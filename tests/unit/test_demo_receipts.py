@@ -5,7 +5,6 @@ import io
 import msgspec
 import pytest
 
-from horolog.client import JsonPut, encode_command
 from horolog.demo.handlers import app as handlers
 from horolog.demo.jobs import FLEETS, Addresses, demo_jobs, kafka_command, put_arguments
 from horolog.demo.receipts import End, Kind, Receipt, Receipts, lateness_of
@@ -13,6 +12,7 @@ from horolog.demo.topic_receiver import receipt_of
 from processors.core.admission import read_command
 from processors.core.spec import Admitted, admit
 from processors.core.target_spec import AT_LEAST_ONCE
+from processors.exchange import JsonPut, encode_command
 from schemas.commands import PutJob
 from streams.ports import Record
 

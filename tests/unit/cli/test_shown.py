@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from horolog.cli.shown import job_document, job_lines, job_row, next_runs, schedule_text
-from horolog.cli.shown_executions import result_form
+from api.shown import job_document, job_lines, job_row, next_runs, schedule_text
+from api.shown_executions import result_form
 from processors.core.schedule import jitter_ms
 from projections.jobs import JobView
 from schemas.state import (

@@ -144,13 +144,13 @@ class Wheel:
         return True
 
     def _insert(self, bucket: _Bucket, key: bytes, tenant: bytes, due_ms: int) -> bool:
-        """Into a second that is open already, unless the index will give it anyway."""
-        if bucket.more and (not bucket.keys or key > bucket.keys[-1]):
-            return True
-        if self._count >= self._keys_max:  # let the index give this second in order
+        """Into a second that is open already, unless the index will give it anyway. Either way its
+        tenant wakes up for it."""
+        by_index = bucket.more and (not bucket.keys or key > bucket.keys[-1])
+        if not by_index and self._count >= self._keys_max:  # let the index give it all, in order
             self._count -= len(bucket.keys) - bucket.next
             bucket.keys, bucket.next, bucket.more = [], 0, True
-        else:
+        elif not by_index:
             insort(bucket.keys, key, lo=bucket.next)
             self._count += 1
         if any(parked == tenant and at > due_ms for at, parked in self._parked):

@@ -4,7 +4,7 @@ from bisect import bisect_left, insort
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from processors.core.keys import Kind, due_key, due_ms_of, owner_of, second_and_tenant
@@ -84,6 +84,8 @@ ACTIONS = st.one_of(
 )
 
 
+@example(first=[(0, 0, 0), (250, 0, 0)],
+         actions=[("wait", 0), ("add many", (250, 0, 40)), ("add", [(0, 0, 0)])])  # fmt: skip
 @given(
     first=st.lists(st.tuples(MOMENTS, TENANTS, st.integers(0, 40)), max_size=60),
     actions=st.lists(ACTIONS, max_size=25),

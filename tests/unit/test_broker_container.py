@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 
 @pytest.fixture(autouse=True)
 def sockets_of_dockers_client() -> Iterator[None]:
-    """It leaves one open for each refused connection; here they end, not in somebody else's test."""
+    """It leaves one open for each refused connection: they end here, in no other test."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)

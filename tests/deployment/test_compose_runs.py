@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator, Mapping
@@ -219,6 +220,12 @@ def test_everything_in_the_compose_file_comes_up_works_and_ends_by_sigterm(
     page = f"http://127.0.0.1:{composition.ports['gateway']}/"
     with urllib.request.urlopen(page, timeout=30) as shown:
         assert "greet" in shown.read().decode()
+    # A name of somebody else that leads to this machine is of no use to him.
+    foreign = urllib.request.Request(page, headers={"Host": "evil.example"})
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(foreign, timeout=30)
+    with refused.value:
+        assert refused.value.code == 403
 
     ends = {name: composition.end(name) for name in reversed(services)}
     assert ends == dict.fromkeys(ends, 0)

@@ -6,7 +6,6 @@ in the data folder names, and which outlives the container.
 
 import uuid
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,18 +21,19 @@ IMAGE: Final = "apache/kafka:4.2.2"
 LOG_DIR: Final = "/var/lib/kafka/data"
 ASK_S: Final = 5
 END_S: Final = 30
-_INSTALL: Final = "Docker could run Kafka too: `pip install 'horolog-server[docker]'`."
+_INSTALL: Final = "Docker can run Kafka too: `pip install 'horolog-server[docker]'`."
 
 
 def why_no_docker() -> str:
     """Why no container can be started here; empty if one can."""
-    if find_spec("testcontainers") is None:
-        return _INSTALL
-    import docker
-    from docker.errors import DockerException
-
     try:
-        client = docker.from_env(timeout=ASK_S)
+        from docker.errors import DockerException
+        from testcontainers.core.docker_client import DockerClient
+    except ImportError:
+        return _INSTALL
+    try:
+        # It also knows what `docker context use` has chosen.
+        client = DockerClient(timeout=ASK_S).client
         try:
             client.ping()
         finally:
@@ -120,11 +120,13 @@ def run(
 def remove(this: Kept) -> bool:
     """Stop and remove the container; whether there was one. Its volume is kept. Raises
     `BrokerError` where Docker does not answer."""
-    import docker
-    from docker.errors import DockerException, NotFound
-
     try:
-        client = docker.from_env()
+        from docker.errors import DockerException, NotFound
+        from testcontainers.core.docker_client import DockerClient
+    except ImportError as error:
+        raise BrokerError(f"The Kafka {this.name} is in Docker. {_INSTALL}") from error
+    try:
+        client = DockerClient().client
         try:
             found = client.containers.get(this.name)
             found.stop(timeout=END_S)

@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from horolog.broker.settings import Ports, server_settings
+from horolog.settings import load
 from tests.deployment import composed, dockerfile
 
 ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "how-to" / "run-with-compose.md"
 SERVICES = composed.services()
 OURS = {name: one for name, one in SERVICES.items() if one["image"] == composed.OURS}
 ONE_SHOT = {"topics"}
@@ -149,9 +152,29 @@ def test_every_volume_is_declared_and_used_by_one_service() -> None:
     assert sorted(used) == sorted(composed.read()["volumes"])
 
 
-def test_variables_are_not_taken_for_settings_of_horolog() -> None:
-    names = {found[1] for found in composed.VARIABLE.finditer(composed.FILE.read_text("utf-8"))}
-    assert names == {"KAFKA_PORT", "GATEWAY_PORT", "JOBS_FOLDER"}
+def test_the_how_to_names_every_variable_and_its_default() -> None:
+    found = composed.VARIABLE.findall(composed.FILE.read_text("utf-8"))
+    told = re.findall(r"^\| `([A-Z_]+)` \| `([^`]+)` \|", PAGE.read_text("utf-8"), re.MULTILINE)
+    assert set(found) == set(told)
+    assert not [name for name, _ in found if name.startswith("HOROLOG_")], "those are settings"
+
+
+def test_the_overrides_of_the_how_to_fit_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    overrides = re.findall(r"```yaml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    assert len(overrides) == 2
+    for text in overrides:
+        override = yaml.safe_load(text)
+        for name, service in override["services"].items():
+            base = service.get("extends", {}).get("service", name)
+            assert base in SERVICES
+            for variable, value in service.get("environment", {}).items():
+                assert isinstance(value, str)
+                monkeypatch.setenv(variable, value)
+            for volume in service.get("volumes", []):
+                assert volume.partition(":")[0] in override["volumes"]
+    settings = load()
+    assert settings.http.allow_plain_http
+    assert settings.http.allowed_cidrs == ("172.16.0.0/12",)
 
 
 def test_kafka_is_the_release_that_the_embedded_one_is() -> None:

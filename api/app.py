@@ -51,8 +51,7 @@ def application(gateway: Gateway) -> App:
     app.add_exception_handler(Busy, _busy)
     app.add_exception_handler(Unavailable, _unavailable)
     _document(app)
-    hosts = None if gateway.settings.open else gateway.settings.hosts
-    return _measured(Guard(_safe(app, gateway), hosts), figures)
+    return _measured(Guard(_safe(app, gateway), gateway.settings.hosts), figures)
 
 
 def _document(app: FastAPI) -> None:

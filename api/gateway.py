@@ -35,8 +35,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     open: bool = False
     """Whether anybody who reaches it may do anything: it is bound beyond loopback, without
     authentication."""
-    hosts: frozenset[str] = frozenset({"localhost", "127.0.0.1", "[::1]"})
-    """Names it may be called by, without the port; not judged when it is `open`."""
+    hosts: frozenset[str] | None = frozenset({"localhost", "127.0.0.1", "[::1]"})
+    """Names it may be called by, without the port; None: any."""
     version: str = ""
 
 

@@ -8,8 +8,8 @@ from typing import Any, Final, Literal
 import msgspec
 
 from horolog import local_http
-from horolog.broker import server
-from horolog.broker.errors import BrokerError
+from horolog.broker import container, server
+from horolog.broker.errors import BrokerError, NoJava
 from horolog.broker.jars import find_maven, have_jars
 from horolog.broker.java import find_java
 from horolog.broker.probe import cluster_id_at
@@ -95,6 +95,13 @@ def _tools() -> Iterator[Finding]:
     """What the embedded Kafka needs."""
     try:
         java = find_java(os.environ)
+    except NoJava as error:
+        no_docker = container.why_no_docker()
+        if no_docker:
+            yield Finding("java", "wrong", f"{error} {no_docker}")
+        else:
+            yield Finding("docker", "ok", "there is no Java: Kafka runs in Docker")
+        return
     except BrokerError as error:
         yield Finding("java", "wrong", str(error))
         return

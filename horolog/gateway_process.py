@@ -19,6 +19,7 @@ from api import health, serving
 from api.gateway import Settings as GatewaySettings
 from horolog import logs
 from horolog.processor_process import check_topics
+from horolog.settings import GatewaySettings as Where
 from horolog.settings import Settings
 from schemas import limits
 from streams.errors import Refuse
@@ -49,7 +50,7 @@ def run(settings: Settings, bootstrap: str) -> None:
                     meaning=health.OPEN)  # fmt: skip
     wanted = GatewaySettings(
         namespace=settings.namespace, partitions=settings.partitions, tenant=settings.tenant,
-        open=not at.loopback, hosts=LOOPBACK | {_written(at.host)},
+        open=not at.loopback, hosts=hosts_of(at),
         version=version("horolog-server"),
     )  # fmt: skip
     kafka = KafkaLog(bootstrap, settings.kafka.client)
@@ -110,6 +111,13 @@ def _listen(host: str, port: int) -> socket.socket:
             f"the gateway cannot answer at {host}:{port}: {error.strerror}; --port or "
             "HOROLOG_GATEWAY__PORT names another port, 0 any that is free"
         ) from error
+
+
+def hosts_of(at: Where) -> frozenset[str] | None:
+    """Names by which the gateway may be called; None: any."""
+    if not at.loopback and not at.names:
+        return None
+    return LOOPBACK | {_written(at.host), *(_written(name) for name in at.names)}
 
 
 def _written(host: str) -> str:

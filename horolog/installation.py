@@ -9,6 +9,7 @@ from typing import IO, Final
 
 from horolog import local_http, supervised
 from horolog.broker import server
+from horolog.broker.order import Kind
 from horolog.owners import Owners
 from horolog.settings import GatewaySettings, HttpSettings, Settings, is_loopback_host
 from horolog.supervised import Supervised
@@ -62,8 +63,16 @@ class Installation:
 
     @property
     def embedded(self) -> bool:
-        """Whether the Kafka is the embedded one: one node, without replication."""
+        """Whether the Kafka is one of Horolog's own: one node, without replication."""
         return self._broker is not None
+
+    @property
+    def kafka(self) -> str:
+        """The Kafka for people: its address, and what it runs in if it is Horolog's own."""
+        if self._broker is None:
+            return self.bootstrap
+        within = "embedded" if self._broker.kind is Kind.EMBEDDED else "in Docker"
+        return f"{self.bootstrap} ({within})"
 
     @property
     def permissive(self) -> bool:

@@ -10,6 +10,7 @@ from schemas.codec import Undecodable
 from streams.clock import SystemClock
 from streams.errors import Unavailable
 from streams.layout import MARK_KEY, topic_name
+from streams.patience import until_answered
 from streams.ports import Clock, Log, TopicPartition
 
 READY_S: Final = 60.0
@@ -31,7 +32,7 @@ class Owners:
         partitions = [(name, p) for p in range(settings.partitions)]
         self._missing = set(partitions)
         self._reader = log.reader("horolog-owners", committed=True)
-        self._reader.assign(log.offsets().stable_end(partitions))
+        self._reader.assign(until_answered(lambda: log.offsets().stable_end(partitions)))
 
     def wait(
         self, members: Collection[str], alive: Callable[[], None], timeout_s: float = READY_S

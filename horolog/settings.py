@@ -69,6 +69,15 @@ class KafkaSettings(BaseModel):
         return client
 
 
+def _parted(value: object) -> object:
+    """A list as the environment has it: with commas, or as JSON."""
+    if not isinstance(value, str):
+        return value
+    if value.lstrip().startswith("["):
+        return json.loads(value)
+    return [part.strip() for part in value.split(",") if part.strip()]
+
+
 class HttpSettings(BaseModel):
     """What HTTP targets may be called. Unless named here: https to public addresses only."""
 
@@ -80,11 +89,7 @@ class HttpSettings(BaseModel):
     @field_validator("allowed_cidrs", mode="before")
     @classmethod
     def _listed(cls, value: object) -> object:
-        if not isinstance(value, str):
-            return value
-        if value.lstrip().startswith("["):
-            return json.loads(value)
-        return [part.strip() for part in value.split(",") if part.strip()]
+        return _parted(value)
 
     @field_validator("allowed_cidrs")
     @classmethod
@@ -104,6 +109,14 @@ class GatewaySettings(BaseModel):
     port: int = Field(default=8765, ge=0, le=65_535)
     """0: any that is free."""
     insecure_without_auth: bool = False
+    names: Annotated[tuple[str, ...], NoDecode] = ()
+    """Names by which one that others reach is called; none: any. Pages of other sites that a
+    browser has open could otherwise come to it by a name of theirs."""
+
+    @field_validator("names", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return _parted(value)
 
     @property
     def address(self) -> str:

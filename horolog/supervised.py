@@ -183,6 +183,7 @@ def child_environment(settings: Settings, bootstrap: str) -> Mapping[str, str]:
         "HOROLOG_GATEWAY__INSECURE_WITHOUT_AUTH": str(
             settings.gateway.insecure_without_auth
         ).lower(),
+        "HOROLOG_GATEWAY__NAMES": json.dumps(settings.gateway.names),
         "HOROLOG_MONITOR__HOST": settings.monitor.host,
         "HOROLOG_MONITOR__PORT": str(settings.monitor.port),
         "PYTHONPATH": os.pathsep.join(

@@ -8,6 +8,7 @@ from schemas.bindings import WORK_BATCH
 from schemas.codec import Undecodable
 from schemas.leases import WorkItem
 from streams.errors import OutOfRange, Unavailable
+from streams.patience import until_answered
 from streams.ports import Log, Reader, TopicPartition
 
 from .ports import Alarm
@@ -41,7 +42,7 @@ class Inbox:
     def open(self) -> None:
         """Find the end and read from there. Returns when the position is known, so that whatever
         is offered after this call is answered to us. Raises `Unavailable`."""
-        end = self._log.offsets().end([self._partition])
+        end = until_answered(lambda: self._log.offsets().end([self._partition]))
         self._reader = self._log.reader(self._worker, committed=False)
         self._reader.assign(end)
 

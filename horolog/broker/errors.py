@@ -6,4 +6,9 @@ class BrokerError(Exception):
 
 
 class ToolMissing(BrokerError):
-    """Java or Maven is missing or unfit. The message names what to install; nothing was changed."""
+    """Java, Maven or Docker is missing or unfit. The message names what to install; nothing was
+    changed."""
+
+
+class NoJava(ToolMissing):
+    """There is no Java at all, not even a wrong one: something else may run Kafka."""

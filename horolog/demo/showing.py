@@ -106,7 +106,7 @@ def _addresses(stage: Stage) -> list[str]:
     installation = stage.installation
     return [
         f"  page    {installation.page}",
-        f"  Kafka   {installation.bootstrap}{' (embedded)' if installation.embedded else ''}",
+        f"  Kafka   {installation.kafka}",
         f"  topic   {stage.topic}, into which jobs fire",
         f"  data    {stage.data_dir}",
         f"  try     {cli_hint(stage)}",

@@ -214,9 +214,16 @@ def _workers(reading: LogReading, settings: Settings, now_ms: int) -> Iterator[F
     )  # fmt: skip
     for name, pool in found.items():
         check = f"workers of {name}"
-        if pool.workers:
-            places = sum(pool.workers.values())
-            told = f"{', '.join(pool.workers)}: {places} places"
+        usable = dict(pool.workers)
+        for worker, lease_ms in pool.leases.items():
+            if worker in usable and lease_ms != settings.lease_ms:
+                del usable[worker]
+                told = f"{worker} gets nothing: it goes by leases of {lease_ms} ms, these settings "
+                told += f"say {settings.lease_ms} ms"
+                yield Finding(check, "wrong", told, "set HOROLOG_LEASE_MS to one value everywhere")
+        if usable:
+            places = sum(usable.values())
+            told = f"{', '.join(usable)}: {places} places"
             yield Finding(check, "ok", told + (f", {pool.wanted} wanted" if pool.wanted else ""))
             continue
         how = "`horolog run worker`" if name == "http" else "`horolog worker module:app`"

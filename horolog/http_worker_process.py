@@ -1,12 +1,14 @@
 """The HTTP worker as a process: calls the targets of `http` jobs."""
 
 import asyncio
+import os
 from typing import Final
 
 import msgspec
 
 from horolog.sdk_settings import Where
 from horolog.worker_process import Watch, WorkerOptions, moment, name_of, serve
+from streams.crash import from_environment
 from workers.guard import Guard
 from workers.http import HttpCaller
 
@@ -42,7 +44,7 @@ def run_http(
 async def _run(
     where: Where, options: WorkerOptions, guard: Guard, source: str, watch: Watch | None
 ) -> None:
-    caller = HttpCaller(guard, source=source, now=moment)
+    caller = HttpCaller(guard, source=source, now=moment, crash=from_environment(os.environ))
     try:
         await serve(where, (HANDLER,), caller, name_of(options), options, watch)
     finally:

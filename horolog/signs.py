@@ -29,10 +29,12 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
-    """A pool's workers that offered themselves lately, with their places, and how much waits."""
+    """A pool's workers that offered themselves lately, with their places, and how much waits.
+    `leases` has the length of a lease that each worker goes by, as far as it says so."""
 
     workers: dict[str, int]
     wanted: int
+    leases: dict[str, int] = {}
 
 
 class SetAside(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +73,7 @@ def pools(
     """What was said of each pool; a worker that has not offered for `silent_ms` is left out."""
     limits = {pool_limit(name): name for name in names}
     oldest_ms: dict[int, int] = {}
-    offers: dict[str, dict[str, tuple[int, int]]] = {name: {} for name in limits.values()}
+    offers: dict[str, dict[str, tuple[int, int, int]]] = {name: {} for name in limits.values()}
     wants: dict[str, dict[int, tuple[int, int]]] = {name: {} for name in limits.values()}
 
     def take(record: Record) -> None:
@@ -82,7 +84,8 @@ def pools(
                 offer = WORKER_OFFER.decode(value)
                 known = offers.setdefault(offer.pool, {})
                 places = 0 if offer.draining else offer.places
-                known[offer.worker] = max(known.get(offer.worker, (0, 0)), (at_ms, places))
+                told_now = at_ms, places, offer.lease_ms
+                known[offer.worker] = max(known.get(offer.worker, (0, 0, 0)), told_now)
             elif value[:5] == SLOTS_WANTED.prefix and now_ms - at_ms <= WANTED_AGAIN_MS:
                 message = SLOTS_WANTED.decode(value)
                 name = limits.get(message.limit)
@@ -101,8 +104,9 @@ def pools(
     return {
         name: Pool(
             workers={
-                worker: places for worker, (_, places) in sorted(offers[name].items()) if places
+                worker: places for worker, (_, places, _) in sorted(offers[name].items()) if places
             },
+            leases={worker: lease for worker, (_, _, lease) in offers[name].items() if lease},
             wanted=sum(count for _, count in wants[name].values()),
         )
         for name in limits.values()

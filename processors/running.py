@@ -13,6 +13,7 @@ from schemas.leases import Report
 from schemas.registry import registered
 from schemas.state import JobDefinition, JobState, OpenExecution
 from streams.binding import DueEntryCrashed
+from streams.crash import CrashPoint, unarmed
 from streams.errors import PoisonRecord
 from streams.transaction import Transaction
 
@@ -50,7 +51,9 @@ class Running:
         write: WriteState,
         alarm: Alarm,
         lease_ms: int,
+        crash: CrashPoint = unarmed,
     ) -> None:
+        self._crash = crash
         self._executions = executions
         self._dead_letters = dead_letters
         self._tz = tz
@@ -245,6 +248,7 @@ class Running:
         if self._leasing.may_expire(entry, execution, now_ms):
             moved = decide.expired(job_key.decode(), job.state, execution, now_ms, txn.seq)
             self.follow(txn, job_key, job, moved, now_ms)
+            self._crash("CP19")
 
     def send_again(self, txn: Transaction, now_ms: int) -> None:
         """Tell workers once more what they may not have heard: a lease that no report has named,

@@ -34,6 +34,7 @@ from schemas.replies import Problem
 from schemas.state import CommandId, JobState, OpenExecution
 from schemas.units import Unreadable, format_instant, parse_instant
 from streams.binding import DueEntryCrashed
+from streams.crash import CrashPoint, unarmed
 from streams.errors import PoisonRecord
 from streams.layout import topic_name
 from streams.ports import Produced, Record, Store
@@ -91,7 +92,9 @@ class Scheduler:
         budget: Budget,
         alarm: Alarm,
         lease_ms: int = limits.LEASE_MS,
+        crash: CrashPoint = unarmed,
     ) -> None:
+        self._crash = crash
         self._namespace = namespace
         self._partitions = partitions
         self._tz = tz
@@ -121,7 +124,7 @@ class Scheduler:
         self._running = Running(
             executions=self._executions, dead_letters=dead_letters, tz=tz, jobs=self._jobs,
             leasing=self._leasing, write=self._write_state, alarm=alarm,
-            lease_ms=lease_ms,
+            lease_ms=lease_ms, crash=crash,
         )  # fmt: skip
         self._wheel: Wheel | None = None
         self._last_append_ms = 0
@@ -169,6 +172,8 @@ class Scheduler:
             add(key)
         self._leasing.queued(step.queued)
         self.fired += step.fires
+        if self._crash is not unarmed and topics.tells_workers(txn.outbox):
+            self._crash("CP18")
 
     def suspend(self, topic: str, reason: str, now_ms: int) -> None:
         """Decide without this topic for a while."""

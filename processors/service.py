@@ -19,7 +19,6 @@ from streams.runner import Runner, TaskThread, watch
 from streams.takeover import TakeOver
 from streams.task import Parts
 
-from .core.slots import WORKER_SILENT_MS
 from .core.zones import PINNED
 from .jobs import Budget
 from .scheduler import Scheduler
@@ -62,7 +61,7 @@ def build(
             namespace=service.namespace, partition=partition, partitions=service.partitions,
             cluster=service.cluster, cluster_key=key, tz=PINNED.version,
             targets=TopicTargets(probe, alarm), budget=budget, alarm=alarm,
-            lease_ms=service.lease_ms,
+            lease_ms=service.lease_ms, crash=crash,
         )  # fmt: skip
         return logic
 
@@ -79,7 +78,7 @@ def build_slots(
     def make_logic(partition: int) -> Slots:
         logics[partition] = logic = Slots(
             namespace=service.namespace, partition=partition, partitions=service.partitions,
-            alarm=alarm, worker_silent_ms=min(WORKER_SILENT_MS, service.lease_ms),
+            alarm=alarm, lease_ms=service.lease_ms,
         )  # fmt: skip
         return logic
 

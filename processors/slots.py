@@ -31,6 +31,7 @@ SETTLE_MS: Final = 2_000
 SEND_AGAIN_MS: Final = 5_000
 """A grant that is not answered is sent again after this time."""
 LIMITS_SCANNED: Final = 1_000
+REFUSED_REMEMBERED_MAX: Final = 10_000
 
 Alarm = Callable[..., None]
 Message = WorkerOffer | SlotsWanted
@@ -56,12 +57,15 @@ class Slots:
         partition: int,
         partitions: int,
         alarm: Alarm,
-        worker_silent_ms: int = slots.WORKER_SILENT_MS,
+        lease_ms: int = limits.LEASE_MS,
     ) -> None:
         self._partition = partition
         self._partitions = partitions
         self._alarm = alarm
-        self._worker_silent_ms = worker_silent_ms
+        self._lease_ms = lease_ms
+        self._worker_silent_ms = min(slots.WORKER_SILENT_MS, lease_ms)
+        self._refused: set[str] = set()
+        """Workers that an alarm was raised about: one is enough."""
         self._grants = topic_name(namespace, SLOT_GRANTS)
         self._slot_state = topic_name(namespace, SLOT_STATE_TOPIC)
         self._limits: dict[str, SlotState] = {}
@@ -102,6 +106,8 @@ class Slots:
         message = _read(record.value)
         limit = pool_limit(message.pool) if isinstance(message, WorkerOffer) else message.limit
         self._check(message, limit)
+        if isinstance(message, WorkerOffer) and message.lease_ms not in (0, self._lease_ms):
+            message = self._refuse(message)
         step = self._step(txn)
         before = self._state(step, limit)
         after = slots.evolve(before, message, now_ms)
@@ -175,6 +181,22 @@ class Slots:
             "workers": sum(len(state.workers) for state in states),
             "partitions": sum(len(state.partitions) for state in states),
         }
+
+    def _refuse(self, offer: WorkerOffer) -> WorkerOffer:
+        """A worker that goes by other leases than ours believes in leases that are over, or gives
+        up those that are not: it gets nothing until it is told better and started again."""
+        if offer.worker not in self._refused:
+            if len(self._refused) >= REFUSED_REMEMBERED_MAX:
+                self._refused.clear()
+            self._refused.add(offer.worker)
+            self._alarm(
+                "worker_refused", worker=offer.worker, pool=offer.pool,
+                reason=f"it goes by leases of {offer.lease_ms} ms, the slots processor by leases "
+                f"of {self._lease_ms} ms",
+                advice="set HOROLOG_LEASE_MS (lease_ms) to one value on every scheduler, slots "
+                "processor and worker, and start them again",
+            )  # fmt: skip
+        return replace(offer, places=0, ahead=0, draining=True)
 
     # --- dividing --------------------------------------------------------------------------------
 

@@ -1,8 +1,10 @@
 """The topics Horolog uses, as built now, and what each is for."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from schemas.limits import POOLS_BUILT
+from streams.ports import Produced
 from streams.topics import DAY_MS, PER_TASK, TopicSet, TopicSpec
 
 COMMANDS: Final = "commands"
@@ -27,6 +29,11 @@ INBOX_PARTITIONS: Final = 16
 def inbox_of(pool: str) -> str:
     """The topic, without the namespace, on which a pool's workers are told what to do."""
     return f"{INBOX}.{pool}"
+
+
+def tells_workers(messages: Iterable[Produced]) -> bool:
+    """Whether one of the messages goes to a worker's inbox."""
+    return any(f".{INBOX}." in message.topic for message in messages)
 
 
 _EXECUTIONS_MS = 30 * DAY_MS

@@ -7,7 +7,8 @@ import msgspec
 
 
 class WorkerOffer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a worker can take. `worker` is its name and a random start."""
+    """What a worker can take. `worker` is its name and a random start, `lease_ms` the length of a
+    lease that it goes by (0: not said)."""
 
     pool: str
     worker: str
@@ -17,6 +18,7 @@ class WorkerOffer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ahead: int
     draining: bool
     n: int
+    lease_ms: int = 0
 
 
 class SlotsWanted(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -19,12 +19,16 @@ CRASH_POINTS: Final[Mapping[str, str]] = {
     "CP07": "commit acknowledged, before the store is written",
     "CP08": "store written, before memory follows",
     "CP09": "store written, before the outbox is sent",
+    "CP10": "HTTP request sent, response not read",
+    "CP11": "HTTP response read, outcome not produced",
     "CP12": "while aborting",
     "CP13": "in init_transactions",
     "CP14": "half-way through a restore",
     "CP15": "when a partition is revoked",
     "CP16": "when a partition is assigned",
     "CP17": "when the store is closed",
+    "CP18": "lease committed, worker not told",
+    "CP19": "expiry decided, before the commit",
 }
 
 CrashPoint = Callable[[str], None]

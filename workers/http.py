@@ -12,6 +12,7 @@ from yarl import URL
 
 from schemas import limits
 from schemas.leases import HttpCall, WorkItem
+from streams.crash import CrashPoint, unarmed
 
 from .guard import Blocked, Guard
 from .handlers import cut
@@ -33,9 +34,10 @@ class HttpCaller:
 
     def __init__(
         self, guard: Guard, *, source: str, now: Callable[[], Moment],
-        tls: ssl.SSLContext | None = None,
+        tls: ssl.SSLContext | None = None, crash: CrashPoint = unarmed,
     ) -> None:  # fmt: skip
         self._guard = guard
+        self._crash = crash
         self._source = source
         self._now = now
         connector = aiohttp.TCPConnector(
@@ -112,7 +114,9 @@ class HttpCaller:
                     http.method, url, headers=headers_of(item, self._source, began_at),
                     data=item.payload or None, allow_redirects=False,
                 ) as response:  # fmt: skip
+                    self._crash("CP10")
                     body = await _beginning(response)
+                    self._crash("CP11")
         except TimeoutError:
             detail = f"no complete answer within {http.timeout_ms / 1_000:g} s"
             return self._ended(began_at, "TIMED_OUT", detail=detail)

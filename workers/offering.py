@@ -19,13 +19,14 @@ class Offering:
 
     def __init__(
         self, *, pool: str, worker: str, inbox_partition: int, handlers: tuple[str, ...],
-        places: int, every_ms: int = limits.OFFER_EVERY_MS,
+        places: int, lease_ms: int = 0, every_ms: int = limits.OFFER_EVERY_MS,
     ) -> None:  # fmt: skip
         self._pool = pool
         self._worker = worker
         self._inbox_partition = inbox_partition
         self._handlers = handlers
         self._places = places
+        self._lease_ms = lease_ms
         self._mean_ms: float | None = None
         self._n = 0
         self._offered: deque[tuple[int, int]] = deque()
@@ -74,7 +75,7 @@ class Offering:
         return WorkerOffer(
             pool=self._pool, worker=self._worker, inbox_partition=self._inbox_partition,
             handlers=self._handlers, places=0 if self._draining else self._places, ahead=ahead,
-            draining=self._draining, n=self._n,
+            draining=self._draining, n=self._n, lease_ms=self._lease_ms,
         )  # fmt: skip
 
     def _differs(self) -> bool:

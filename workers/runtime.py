@@ -94,7 +94,7 @@ class Worker:
         inbox = inbox_partition(settings.worker)
         self._offering = Offering(
             pool=settings.pool, worker=settings.worker, inbox_partition=inbox, handlers=handlers,
-            places=settings.places, every_ms=self._times.offer_ms,
+            places=settings.places, lease_ms=settings.lease_ms, every_ms=self._times.offer_ms,
         )  # fmt: skip
         self.hands = Hands(
             handlers=handlers, times=self._times, offering=self._offering,

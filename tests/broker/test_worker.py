@@ -197,6 +197,7 @@ def test_a_worker_offers_itself_runs_an_item_and_reports_the_outcome(here: Here)
     offer = scheduler.offers[0]
     assert offer.worker.startswith("me-")
     assert (offer.places, offer.draining, offer.pool) == (7, False, "default")
+    assert offer.lease_ms == scheduler.lease_ms
     assert set(offer.handlers) >= {"add", "die"}
     scheduler.send(scheduler.item("other", "add", payload={"a": 1}), worker="somebody-else")
     scheduler.send(scheduler.item("mine", "add", payload={"a": 1, "b": 2}))

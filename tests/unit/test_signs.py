@@ -106,6 +106,14 @@ def test_the_newest_offer_and_want_count(written: Written) -> None:
     assert written.pools()["default"] == Pool(workers={"w": 9}, wanted=3)
 
 
+def test_the_leases_that_a_worker_goes_by_are_told_with_its_newest_offer(written: Written) -> None:
+    written.offer("silent about it")
+    written.offer("w", lease_ms=3_000)
+    written.clock.advance(10)
+    written.offer("w", lease_ms=5_000)
+    assert written.pools()["default"].leases == {"w": 5_000}
+
+
 def test_wants_are_remembered_for_longer_than_they_are_repeated_and_not_for_ever(
     written: Written,
 ) -> None:

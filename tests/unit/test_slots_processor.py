@@ -36,12 +36,17 @@ class Home:
     def __init__(self, stores: MemoryStores) -> None:
         self.store = stores.open(HOME)
         self.alarms: list[str] = []
+        self.told: list[dict[str, object]] = []
         self.slots = Slots(
             namespace="ns", partition=HOME, partitions=PARTITIONS,
-            alarm=lambda event, **_: self.alarms.append(event),
+            alarm=self._alarm,
         )  # fmt: skip
         self.txn = 0
         self.slots.resume(self.store, epoch=1, now_ms=NOW)
+
+    def _alarm(self, event: str, **values: object) -> None:
+        self.alarms.append(event)
+        self.told.append(values)
 
     def begin(self) -> Transaction:
         self.txn += 1
@@ -206,3 +211,24 @@ def test_its_state_records_tell_their_transaction(home: Home) -> None:
     (record,) = txn.records
     assert SLOTS.transaction_of(record.value or b"") == txn.seq
     assert SLOTS.transaction_of(WORKER_OFFER.encode(OFFER)) == -1
+
+
+def test_a_worker_with_other_leases_gets_nothing_and_the_operator_hears_why_once(
+    home: Home,
+) -> None:
+    other = replace(OFFER, worker="other#1", lease_ms=3_000)
+    _, grants = home.step(other, WANTED)
+    assert all(grant.workers == {} for grant in grants)
+    _, grants = home.step(replace(other, n=2), replace(OFFER, lease_ms=60_000))
+    assert [grant.workers.keys() for grant in grants] == [{"w#1"}]
+    assert home.alarms == ["worker_refused"]
+    assert home.told[0]["worker"] == "other#1"
+    assert "3000 ms" in str(home.told[0]["reason"])
+    assert "60000 ms" in str(home.told[0]["reason"])
+    assert "HOROLOG_LEASE_MS" in str(home.told[0]["advice"])
+
+
+def test_a_worker_that_does_not_say_what_leases_it_goes_by_is_believed(home: Home) -> None:
+    _, grants = home.step(replace(OFFER, lease_ms=0), WANTED)
+    assert [grant.workers.keys() for grant in grants] == [{"w#1"}]
+    assert home.alarms == []

@@ -24,6 +24,9 @@ demo: setup ## see jobs fire
 test: setup ## everything but the long tests
 	@$(BIN)/python -m pytest
 
+test-long: setup ## the long tests
+	@$(BIN)/python -m pytest -m long
+
 check: setup ## lint, types, import contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .

@@ -63,7 +63,10 @@ class Slots:
         self._partitions = partitions
         self._alarm = alarm
         self._lease_ms = lease_ms
-        self._worker_silent_ms = min(slots.WORKER_SILENT_MS, lease_ms)
+        # The earliest that a dead worker's lease can end, renewed as late as it was: what was lost
+        # with it is not given to it again.
+        left_ms = lease_ms - lease_ms // limits.RENEWALS_PER_LEASE
+        self._worker_silent_ms = min(slots.WORKER_SILENT_MS, left_ms)
         self._refused: set[str] = set()
         """Workers that an alarm was raised about: one is enough."""
         self._grants = topic_name(namespace, SLOT_GRANTS)

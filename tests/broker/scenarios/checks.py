@@ -12,6 +12,7 @@ from schemas.bindings import (
     ACCEPTED,
     COMMANDS,
     EXECUTION_FIRED,
+    EXECUTION_MOVED,
     INPUT_LOST,
     JOB_CHANGED,
     JOB_STATE,
@@ -20,7 +21,13 @@ from schemas.bindings import (
     TICKS_MISSED,
 )
 from schemas.commands import AnyCommand
-from schemas.events import ExecutionFired, JobChanged, Quarantined, TicksMissed
+from schemas.events import (
+    ExecutionFired,
+    ExecutionMoved,
+    JobChanged,
+    Quarantined,
+    TicksMissed,
+)
 from schemas.state import JobState, Mark
 from streams.layout import MARK_KEY, META, STORE_MARK
 from streams.ports import Record
@@ -34,7 +41,7 @@ from tests.broker.scenarios.world import (
     mark_of,
 )
 
-Event = ExecutionFired | TicksMissed
+Event = ExecutionFired | ExecutionMoved | TicksMissed
 
 
 def executions(world: World) -> list[Event]:
@@ -46,6 +53,8 @@ def executions(world: World) -> list[Event]:
         assert record.value is not None
         if record.value[:5] == TICKS_MISSED.prefix:
             found.append(TICKS_MISSED.decode(record.value))
+        elif record.value[:5] == EXECUTION_MOVED.prefix:
+            found.append(EXECUTION_MOVED.decode(record.value))
         elif record.value[:5] != INPUT_LOST.prefix:
             found.append(EXECUTION_FIRED.decode(record.value))
     return found
@@ -53,6 +62,10 @@ def executions(world: World) -> list[Event]:
 
 def fired(world: World) -> list[ExecutionFired]:
     return [event for event in executions(world) if isinstance(event, ExecutionFired)]
+
+
+def moved(world: World) -> list[ExecutionMoved]:
+    return [event for event in executions(world) if isinstance(event, ExecutionMoved)]
 
 
 def missed(world: World) -> list[TicksMissed]:

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from processors import scheduler
+from processors import scheduler, topology
 from processors.core import job as core
 from schemas import limits
 from streams import clock, inputs
@@ -78,6 +78,21 @@ def stop_reading() -> None:
         hand_on(self, records)
 
     inputs.InputThread._hand_on = breaking  # type: ignore[method-assign]
+
+
+def stop_before_workers_are_told() -> None:
+    """Stands still, once, between the commit of a lease and the message to its worker."""
+    send, left = outbox.KafkaOutbox.send, 1
+
+    def stopping(self: Any, records: Any) -> None:
+        nonlocal left
+        records = list(records)
+        if left and topology.tells_workers(records):
+            left -= 1
+            os.kill(os.getpid(), signal.SIGSTOP)
+        send(self, records)
+
+    outbox.KafkaOutbox.send = stopping  # type: ignore[method-assign]
 
 
 AHEAD = "ahead"

@@ -1,10 +1,6 @@
 """What the scenarios are played on: a namespace of a real Kafka, and schedulers as processes."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -26,8 +22,8 @@ from streams.errors import Refuse, Unavailable
 from streams.kafka import KafkaLog
 from streams.layout import MARK_KEY
 from streams.ports import Offsets, Record
+from tests.broker.scenarios.service import WAIT_S, ServiceProcess
 
-ROOT = Path(__file__).resolve().parents[3]
 OWN_TOPICS = (
     topology.JOB_STATE,
     topology.SCHEDULES,
@@ -36,8 +32,6 @@ OWN_TOPICS = (
     topology.DEAD_LETTERS,
     topology.QUARANTINE,
 )
-WAIT_S = 30.0
-"""A time-out is a failure, not a measurement."""
 LINES_SHOWN = 40
 
 Answer = Accepted | Refused
@@ -70,34 +64,17 @@ class Tail:
         self._reader.close()
 
 
-class SchedulerProcess:
-    """`horolog run scheduler` as a process of its own. `patch` names a function of `patches` that
-    breaks something in it first."""
+class SchedulerProcess(ServiceProcess):
+    """`horolog run scheduler`."""
 
     def __init__(self, world: "World", member: str, crash: str, patch: str, data_dir: Path) -> None:
-        self.member = member
         self.state_dir = data_dir / "state" / world.namespace / member
         self._world = world
-        self.log_file = world.folder / f"{member}-{len(world.processes)}.log"
         self._marks = world.tail(topology.JOB_STATE, since_end=True)
-        module = "tests.broker.scenarios.patched" if patch else "horolog"
-        command = [sys.executable, "-m", module, "run", "scheduler", "--member", member]
-        environment = os.environ | {
-            "KAFKA_BOOTSTRAP_SERVERS": world.bootstrap,
-            "HOROLOG_NAMESPACE": world.namespace,
-            "HOROLOG_PARTITIONS": str(world.partitions),
-            "HOROLOG_DATA_DIR": str(data_dir),
-            "PYTHONPATH": str(ROOT),
-        }
-        if crash:
-            environment["HOROLOG_CRASH"] = crash
-        if patch:
-            environment["SCENARIO_PATCH"] = patch
-        with self.log_file.open("wb") as lines:
-            self.process = subprocess.Popen(
-                command, env=environment, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=lines,
-                stderr=lines,
-            )  # fmt: skip
+        super().__init__(
+            member, ["run", "scheduler", "--member", member], world.log_file(member),
+            {**world.environment, "HOROLOG_DATA_DIR": str(data_dir)}, crash=crash, patch=patch,
+        )  # fmt: skip
 
     def await_owner(self, *partitions: int) -> "SchedulerProcess":
         """Wait until its first mark stands in these partitions; without any: in all."""
@@ -126,40 +103,10 @@ class SchedulerProcess:
         }
         return {partition for partition, owner in newest.items() if owner == self.member}
 
-    def kill(self) -> None:
-        """As a crash would end it."""
-        self.process.kill()
-        self.process.wait()
-
-    def terminate(self) -> int:
-        """SIGTERM, and its exit code."""
-        self.process.terminate()
-        return self.process.wait(20)
-
-    def pause(self) -> None:
-        self.process.send_signal(signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
-
-    def await_end(self, timeout_s: float = WAIT_S) -> int:
-        return self.process.wait(timeout_s)
-
-    @property
-    def alive(self) -> bool:
-        return self.process.poll() is None
-
-    def log_lines(self) -> list[dict[str, Any]]:
-        """What it logged, as far as that is JSON."""
-        lines = self.log_file.read_text("utf-8").splitlines()
-        return [json.loads(line) for line in lines if line.startswith("{")]
-
-    def events(self) -> list[str]:
-        return [line["event"] for line in self.log_lines()]
-
 
 class World:
-    """One namespace: its topics, the schedulers on it, and what became of it all."""
+    """One namespace: its topics, the services on it, and what became of it all. What `environment`
+    holds, every service that is started later gets."""
 
     def __init__(self, bootstrap: str, namespace: str, folder: Path, partitions: int) -> None:
         self.bootstrap = bootstrap
@@ -168,7 +115,11 @@ class World:
         self.partitions = partitions
         self.log = KafkaLog(bootstrap)
         self.admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-        self.processes: list[SchedulerProcess] = []
+        self.environment = {
+            "KAFKA_BOOTSTRAP_SERVERS": bootstrap, "HOROLOG_NAMESPACE": namespace,
+            "HOROLOG_PARTITIONS": str(partitions), "HOROLOG_DATA_DIR": str(folder),
+        }  # fmt: skip
+        self.processes: list[ServiceProcess] = []
         self.user_topics: dict[str, int] = {}
         self._offsets = self.log.offsets()
         self._tails: list[Tail] = []
@@ -192,18 +143,18 @@ class World:
         return True
 
     def newest_lines(self) -> str:
-        """The end of each scheduler's log, for whoever wonders what went wrong."""
+        """The end of each service's log, for whoever wonders what went wrong."""
         lines: list[str] = []
-        for scheduler in self.processes:
-            lines += [f"--- {scheduler.log_file.name}: exit code {scheduler.process.poll()}"]
-            lines += scheduler.log_file.read_text("utf-8").splitlines()[-LINES_SHOWN:]
+        for service in self.processes:
+            lines += [f"--- {service.log_file.name}: exit code {service.process.poll()}"]
+            lines += service.log_file.read_text("utf-8").splitlines()[-LINES_SHOWN:]
         return "\n".join(lines)
 
     def close(self) -> None:
-        for scheduler in self.processes:
-            if scheduler.alive:
-                scheduler.go_on()
-                scheduler.kill()
+        for service in self.processes:
+            if service.alive:
+                service.go_on()
+                service.kill()
         for tail in self._tails:
             tail.close()
         if self._client is not None:
@@ -215,7 +166,11 @@ class World:
     def name(self, suffix: str) -> str:
         return f"{self.namespace}.{suffix}"
 
-    # --- schedulers ------------------------------------------------------------------------------
+    # --- services --------------------------------------------------------------------------------
+
+    def log_file(self, name: str) -> Path:
+        """Where the next service, which has this name, logs."""
+        return self.folder / f"{name}-{len(self.processes)}.log"
 
     def scheduler(
         self,
@@ -365,7 +320,7 @@ def mark_of(record: Record) -> Mark:
 def until(
     condition: Callable[[], bool],
     what: str,
-    alive: SchedulerProcess | None = None,
+    alive: ServiceProcess | None = None,
     timeout_s: float = WAIT_S,
 ) -> None:
     """Wait for something that happens in its own time."""

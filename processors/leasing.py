@@ -124,7 +124,7 @@ class Leasing:
     def _places(self, pool: str) -> PoolPlaces:
         places = self._pools.get(pool)
         if places is None:
-            places = self._pools[pool] = PoolPlaces(pool, self._partition)
+            places = self._pools[pool] = PoolPlaces(pool, self._partition, self._lease_ms)
             places.restore(self._epoch, {})
         return places
 

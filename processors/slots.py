@@ -68,7 +68,7 @@ class Slots:
         left_ms = lease_ms - lease_ms // limits.RENEWALS_PER_LEASE
         self._worker_silent_ms = min(slots.WORKER_SILENT_MS, left_ms)
         self._refused: set[str] = set()
-        """Workers that an alarm was raised about: one is enough."""
+        """Workers and scheduler partitions that an alarm was raised about: one is enough."""
         self._grants = topic_name(namespace, SLOT_GRANTS)
         self._slot_state = topic_name(namespace, SLOT_STATE_TOPIC)
         self._limits: dict[str, SlotState] = {}
@@ -109,8 +109,11 @@ class Slots:
         message = _read(record.value)
         limit = pool_limit(message.pool) if isinstance(message, WorkerOffer) else message.limit
         self._check(message, limit)
-        if isinstance(message, WorkerOffer) and message.lease_ms not in (0, self._lease_ms):
-            message = self._refuse(message)
+        if message.lease_ms not in (0, self._lease_ms):
+            self._tell_of_refusal(message, limit)
+            if isinstance(message, SlotsWanted):
+                return
+            message = replace(message, places=0, ahead=0, draining=True)
         step = self._step(txn)
         before = self._state(step, limit)
         after = slots.evolve(before, message, now_ms)
@@ -185,21 +188,28 @@ class Slots:
             "partitions": sum(len(state.partitions) for state in states),
         }
 
-    def _refuse(self, offer: WorkerOffer) -> WorkerOffer:
-        """A worker that goes by other leases than ours believes in leases that are over, or gives
-        up those that are not: it gets nothing until it is told better and started again."""
-        if offer.worker not in self._refused:
-            if len(self._refused) >= REFUSED_REMEMBERED_MAX:
-                self._refused.clear()
-            self._refused.add(offer.worker)
-            self._alarm(
-                "worker_refused", worker=offer.worker, pool=offer.pool,
-                reason=f"it goes by leases of {offer.lease_ms} ms, the slots processor by leases "
-                f"of {self._lease_ms} ms",
-                advice="set HOROLOG_LEASE_MS (lease_ms) to one value on every scheduler, slots "
-                "processor and worker, and start them again",
-            )  # fmt: skip
-        return replace(offer, places=0, ahead=0, draining=True)
+    def _tell_of_refusal(self, message: Message, limit: str) -> None:
+        """Who goes by other leases believes in leases that are over, or gives up those that are
+        not: a worker gets no work and a scheduler no places until all are told the same and
+        started again. Said once of each."""
+        who: dict[str, object]
+        if isinstance(message, WorkerOffer):
+            event, who = "worker_refused", {"worker": message.worker}
+        else:
+            event, who = "scheduler_refused", {"partition": message.partition}
+        known = f"{limit} {who}"
+        if known in self._refused:
+            return
+        if len(self._refused) >= REFUSED_REMEMBERED_MAX:
+            self._refused.clear()
+        self._refused.add(known)
+        self._alarm(
+            event, limit=limit, **who,
+            reason=f"it goes by leases of {message.lease_ms} ms, the slots processor by leases of "
+            f"{self._lease_ms} ms",
+            advice="set HOROLOG_LEASE_MS (lease_ms) to one value on every scheduler, slots "
+            "processor and worker, and start them again",
+        )  # fmt: skip
 
     # --- dividing --------------------------------------------------------------------------------
 

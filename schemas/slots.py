@@ -22,7 +22,8 @@ class WorkerOffer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SlotsWanted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a scheduler partition holds and wants of a limit."""
+    """What a scheduler partition holds and wants of a limit, and the length of the leases that it
+    gives (0: not said)."""
 
     limit: str
     partition: int
@@ -32,6 +33,7 @@ class SlotsWanted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     wanted: dict[str, int]
     oldest_ms: int
     answers: int
+    lease_ms: int = 0
 
 
 class Places(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -70,9 +70,10 @@ class PoolPlaces:
     that is dropped must be followed by `restore`.
     """
 
-    def __init__(self, pool: str, partition: int) -> None:
+    def __init__(self, pool: str, partition: int, lease_ms: int = 0) -> None:
         self.limit = pool_limit(pool)
         self.partition = partition
+        self._lease_ms = lease_ms
         self._epoch = -1
         self._held: dict[str, int] = {}
         self._forget_grants()
@@ -256,7 +257,7 @@ class PoolPlaces:
         self._next_ms = now_ms + self._repeat_ms(self._said)
         return SlotsWanted(
             limit=self.limit, partition=self.partition, epoch=self._epoch, n=self._n, held=held,
-            wanted=wanted, oldest_ms=oldest_ms, answers=self._grant,
+            wanted=wanted, oldest_ms=oldest_ms, answers=self._grant, lease_ms=self._lease_ms,
         )  # fmt: skip
 
 

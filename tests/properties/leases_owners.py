@@ -111,7 +111,11 @@ def scheduler(world: Around, partition: int) -> Scheduler:
 
 def slots(world: Around, partition: int) -> Slots:
     return Slots(
-        namespace=NAMESPACE, partition=partition, partitions=world.partitions, alarm=world.alarm
+        namespace=NAMESPACE,
+        partition=partition,
+        partitions=world.partitions,
+        alarm=world.alarm,
+        lease_ms=world.lease_ms,
     )
 
 

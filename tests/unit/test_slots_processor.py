@@ -232,3 +232,18 @@ def test_a_worker_that_does_not_say_what_leases_it_goes_by_is_believed(home: Hom
     _, grants = home.step(replace(OFFER, lease_ms=0), WANTED)
     assert [grant.workers.keys() for grant in grants] == [{"w#1"}]
     assert home.alarms == []
+
+
+def test_a_scheduler_that_gives_other_leases_gets_no_places_and_the_operator_hears_why_once(
+    home: Home,
+) -> None:
+    other = replace(WANTED, lease_ms=3_000)
+    _, grants = home.step(replace(OFFER, lease_ms=60_000), other)
+    assert grants == []
+    _, grants = home.step(
+        replace(other, n=2), replace(WANTED, partition=2, lease_ms=60_000),
+    )  # fmt: skip
+    assert [grant.partition for grant in grants] == [2]
+    assert home.alarms == ["scheduler_refused"]
+    assert home.told[0]["partition"] == WANTED.partition
+    assert "3000 ms" in str(home.told[0]["reason"])

@@ -86,6 +86,12 @@ def test_with_a_free_place_the_claim_is_a_lease() -> None:
     assert (sent.partition, sent.key) == (3, WORKER.encode())
 
 
+def test_the_length_of_the_leases_it_gives_is_told_with_what_it_wants() -> None:
+    p = Partition(lease_ms=9_000)
+    p.settle()
+    assert {wants.lease_ms for wants in p.wants} == {9_000}
+
+
 def test_without_one_it_waits_and_is_wanted_at_once() -> None:
     p = Partition(places=0)
     p.put()

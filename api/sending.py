@@ -25,6 +25,7 @@ from processors.topology import COMMANDS, REPLIES, REPLY_PARTITIONS
 from schemas import limits
 from schemas.partition import partition_of
 from streams.clock import SystemClock
+from streams.crash import CrashPoint, unarmed
 from streams.errors import OutOfRange, StreamError
 from streams.layout import topic_name
 from streams.ports import Clock, Log, Outbox, Produced, Reader, TopicPartition
@@ -54,8 +55,9 @@ class Sending:
 
     def __init__(
         self, log: Log, namespace: str, partitions: int, alarm: Callable[..., None],
-        clock: Clock | None = None,
+        clock: Clock | None = None, crash: CrashPoint = unarmed,
     ) -> None:  # fmt: skip
+        self._crash = crash
         self._alarm = alarm
         self._clock = clock or SystemClock()
         self._loop = asyncio.get_running_loop()
@@ -112,7 +114,9 @@ class Sending:
             self._outbox.send((made.produced,))
             waiting.again_s = self._clock.monotonic_s() + ASK_AGAIN_S
             async with asyncio.timeout(wait_s):
-                return await heard
+                answer = await heard
+            self._crash("CP20")
+            return answer
         except TimeoutError:
             raise Unanswered(command_id) from None
         finally:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from streams.crash import CrashPoint, unarmed
 from streams.ports import Log
 
 from .gateway import Gateway, Settings
@@ -13,11 +14,11 @@ from .sending import Sending
 
 @asynccontextmanager
 async def gateway(
-    settings: Settings, log: Log, alarm: Callable[..., None]
+    settings: Settings, log: Log, alarm: Callable[..., None], crash: CrashPoint = unarmed
 ) -> AsyncIterator[Gateway]:
     """A gateway that begins to read. Raises `streams.errors.Unavailable` when Kafka does not
     answer."""
-    sending = Sending(log, settings.namespace, settings.partitions, alarm)
+    sending = Sending(log, settings.namespace, settings.partitions, alarm, crash=crash)
     live = Live(log, settings.namespace, settings.partitions, alarm)
     live.start()
     try:

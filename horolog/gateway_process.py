@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import os
 import signal
 import socket
 import sys
@@ -22,6 +23,7 @@ from horolog.processor_process import check_topics
 from horolog.settings import GatewaySettings as Where
 from horolog.settings import Settings
 from schemas import limits
+from streams.crash import from_environment
 from streams.errors import Refuse
 from streams.kafka import KafkaLog
 
@@ -71,7 +73,8 @@ async def _serve(
     def alarm(event: str, **values: object) -> None:
         log.warning(event, **values)
 
-    async with serving.gateway(settings, kafka, alarm) as gateway:
+    crash = from_environment(os.environ)
+    async with serving.gateway(settings, kafka, alarm, crash) as gateway:
         server = _Server(
             uvicorn.Config(
                 api.application(gateway), http="httptools", ws="none", lifespan="off",

@@ -29,6 +29,7 @@ CRASH_POINTS: Final[Mapping[str, str]] = {
     "CP17": "when the store is closed",
     "CP18": "lease committed, worker not told",
     "CP19": "expiry decided, before the commit",
+    "CP20": "gateway: command accepted, the client not told",
 }
 
 CrashPoint = Callable[[str], None]

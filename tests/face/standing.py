@@ -107,10 +107,10 @@ class Standing:
         self._started.append(started)
         return started
 
-    def start_gateway(self, *arguments: str) -> Process:
+    def start_gateway(self, *arguments: str, **environment: str) -> Process:
         """A gateway; `port` is where it answers. The first gets any port, those after it the
         same."""
-        found = self.start("run", "gateway", "--port", str(self.port), *arguments)
+        found = self.start("run", "gateway", "--port", str(self.port), *arguments, **environment)
         found.wait_for("gateway_started")
         line = next(line for line in found.said.splitlines() if "gateway_started" in line)
         self.port = int(json.loads(line)["page"].rstrip("/").rpartition(":")[2])

@@ -417,6 +417,21 @@ def test_who_repeats_a_write_after_the_gateway_was_killed_gets_its_first_answer(
     assert row["execution_id"] == repeat.json["execution_id"]
 
 
+def test_a_gateway_that_dies_with_the_answer_in_hand_loses_nothing_of_it(
+    fragile: Standing,
+) -> None:
+    """The scheduler has accepted, and nobody was told."""
+    fragile.start("run", "scheduler", "--member", "one")
+    dying = fragile.start_gateway(HOROLOG_CRASH="CP20")
+    definition = {"schedules": [{"every": "1h"}], "target": {"topic": {"name": fragile.topic}}}
+    with pytest.raises((OSError, http.client.HTTPException)):
+        fragile.jobs("PUT", "untold?wait=30", definition, Idempotency_Key="k-20")
+    assert dying.process.wait(20) == -signal.SIGKILL
+    fragile.start_gateway()
+    repeat = fragile.jobs("PUT", "untold?wait=30", definition, Idempotency_Key="k-20")
+    assert (repeat.status, repeat.json["version"], repeat.json["repeated"]) == (200, 1, True)
+
+
 def test_without_a_scheduler_a_write_is_not_known_and_its_repeat_tells(fragile: Standing) -> None:
     fragile.start_gateway()
     definition = {"schedules": [{"every": "1h"}], "target": {"topic": {"name": fragile.topic}}}

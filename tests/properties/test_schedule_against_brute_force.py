@@ -10,10 +10,10 @@ from functools import cache
 from importlib.resources import files
 from itertools import islice
 
-import brute_force
 import pytest
 
 from processors.core.schedule import CronSchedule, count_ticks, next_tick
+from projections.audit import cron_by_hand
 
 TRIPLES_PER_SEED = 100
 SEEDS = range(210 if os.environ.get("HOROLOG_LONG") else 30)
@@ -61,7 +61,7 @@ PECULIAR = [
 @cache
 def changes(zone: str) -> tuple[datetime, ...]:
     """Clock changes of a zone between 1900 and 2060, to the second."""
-    tz = brute_force.zone_of(zone)
+    tz = cron_by_hand.zone_of(zone)
     found = []
     low = datetime(1900, 1, 1, tzinfo=UTC)
     while low.year < 2060:
@@ -148,7 +148,7 @@ def some_triple(rng: random.Random) -> tuple[str, str, datetime]:
     known = changes(zone)
     change = rng.choice(known) if known else datetime(2026, 3, 29, 1, tzinfo=UTC)
     after = change + timedelta(seconds=rng.choice([rng.randint(-180_000, 90_000), 0, -1, -3600]))
-    return some_expression(rng, change.astimezone(brute_force.zone_of(zone))), zone, after
+    return some_expression(rng, change.astimezone(cron_by_hand.zone_of(zone))), zone, after
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -159,7 +159,7 @@ def test_ticks_and_counts_equal_those_of_the_brute_force_reading(seed: int) -> N
         gap = rng.choice(["auto", "auto", "auto", "next", "skip", "shift"])
         repeat = rng.choice(["auto", "auto", "auto", "first", "second", "both"])
         told = f"{expression!r} in {zone} after {after.isoformat()}, {gap=}, {repeat=}"
-        walk = brute_force.ticks(expression, zone, after, gap=gap, repeat=repeat)
+        walk = cron_by_hand.ticks(expression, zone, after, gap=gap, repeat=repeat)
         expected = [(instant - EPOCH) // timedelta(milliseconds=1) for instant in islice(walk, 5)]
 
         schedules = (CronSchedule(cron=expression, timezone=zone, gap=gap, repeat=repeat),)

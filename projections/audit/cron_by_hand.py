@@ -1,7 +1,8 @@
 """A second, slow reading of the documented schedule semantics.
 
-It shares no code with the product: its own parser, its own zone look-up, and it walks every local
-day and minute and asks the standard library what instant that is. Only the tests use it.
+It shares no code with the scheduler: its own parser, its own zone look-up, and it walks every local
+day and minute and asks the standard library what instant that is. The auditor judges ticks by it,
+and property tests hold the scheduler's own reading against it.
 """
 
 from collections.abc import Iterator
@@ -10,6 +11,15 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from zoneinfo import ZoneInfo
 
+MACROS = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
 MONTH_NAMES = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 DAY_NAMES = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 SECOND = timedelta(seconds=1)
@@ -26,7 +36,7 @@ def ticks(
     expression: str, zone: str, after: datetime, *, gap: str = "auto", repeat: str = "auto"
 ) -> Iterator[datetime]:
     """The UTC instants strictly after `after`, in order, up to 45 years ahead."""
-    fields = expression.lower().split()
+    fields = MACROS.get(expression.strip().lower(), expression).lower().split()
     if len(fields) == 5:
         fields = ["0", *fields]
     starred = fields[1][0] == "*" or fields[2][0] == "*"

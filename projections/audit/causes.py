@@ -33,8 +33,11 @@ class Acknowledged(msgspec.Struct, frozen=True, kw_only=True):
 class CauseChecks:
     """Folds the transactions of one partition. `acknowledged` are the answers about its jobs."""
 
-    def __init__(self, tally: Tally, acknowledged: dict[str, list[Acknowledged]]) -> None:
+    def __init__(
+        self, tally: Tally, acknowledged: dict[str, list[Acknowledged]], *, cut: bool
+    ) -> None:
         self._tally = tally
+        self._cut = cut
         self._acknowledged = acknowledged
         self._wanted = {
             answer.execution_id
@@ -90,7 +93,11 @@ class CauseChecks:
                 if answer.sequence > last:
                     told = f"{job} was acknowledged at sequence {answer.sequence}, its events end"
                     yield Violation("lost-write", answer.where, f"{told} at {last}")
-                elif answer.execution_id and answer.execution_id not in self._claimed:
+                elif not answer.execution_id or answer.execution_id in self._claimed:
+                    continue
+                elif self._cut:  # of a cancel the claim is older than what it was answered
+                    self._tally.leave_out(NO_EFFECT_LEFT)
+                else:
                     told = f"{answer.execution_id} was acknowledged, but never claimed"
                     yield Violation("lost-write", answer.where, told)
 

@@ -47,7 +47,7 @@ class HistoryChecks:
     def __init__(self, tally: Tally, *, cut: bool) -> None:
         self._tally = tally
         self._cut = cut
-        self._retained_from: int | None = None if cut else 0
+        self._retained_from: int | None = None if cut else -1
         """The first transaction from which on executions are retained."""
         self.lines: dict[str, Line] = {}
         self.found: list[Violation] = []
@@ -87,7 +87,7 @@ class HistoryChecks:
             return Event(entry, job, anchored)
         anchored = True
         if body.sequence != line.sequence + 1:
-            retained = self._retained_from is not None and line.txn >= self._retained_from
+            retained = self._retained_from is not None and line.txn > self._retained_from
             anchored = body.sequence <= line.sequence
             if retained:
                 told = f"sequence {body.sequence} of {job} follows {line.sequence}"

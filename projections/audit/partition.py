@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from .causes import Acknowledged, CauseChecks
-from .entries import EXECUTIONS, Entry
+from .entries import DEAD_LETTERS, EXECUTIONS, Entry
 from .finding import Tally
 from .history import HistoryChecks
 from .order import OrderChecks
@@ -60,9 +60,9 @@ class _Checks:
         self._order = OrderChecks(tally, evidence.partitions)
         self._history = HistoryChecks(tally, cut=cut)
         self._ticks = TickChecks(tally, tz)
-        self._runs = RunChecks(tally)
+        self._runs = RunChecks(tally, letters_cut=DEAD_LETTERS in evidence.cut)
         self._states = StateChecks(tally, self._history, self._ticks, self._runs)
-        self._causes = CauseChecks(tally, dict(evidence.acknowledged))
+        self._causes = CauseChecks(tally, dict(evidence.acknowledged), cut=cut)
         self._receipts = ReceiptChecks(tally, evidence.receipts, cut=cut)
         self._wall_ms = 0
 

@@ -47,6 +47,8 @@ class ReceiptChecks:
             self._jobs.add(receipt.job)
         self._matched: set[tuple[str, int]] = set()
         self._known: set[str] = set()
+        self._claims: set[str] = set()
+        """Of those executions whose claim was seen every lease is seen."""
         self._aborted: defaultdict[str, list[Entry]] = defaultdict(list)
 
     def hidden(self, aborted: Iterable[Entry]) -> None:
@@ -65,6 +67,8 @@ class ReceiptChecks:
         receipts = self._by_id.get(execution_id, [])
         if receipts:
             self._known.add(execution_id)
+            if isinstance(body, ExecutionFired):
+                self._claims.add(execution_id)
         written = isinstance(body, ExecutionFired) and body.topic and body.state == "SUCCEEDED"
         if written or (body.state == "RUNNING" and (execution_id, body.delivery) not in
                        self._matched):  # fmt: skip
@@ -93,10 +97,10 @@ class ReceiptChecks:
 
     def _unmatched(self, execution_id: str, receipt: Receipt) -> Iterator[Violation]:
         hidden = self._aborted.get(execution_id, [])
-        if hidden:
+        if hidden and (self._was_aborted(receipt) or not (receipt.fence or self._cut)):
             told = f"{execution_id} was received, but {hidden[0].where}, which claims it, was"
             yield Violation("aborted-read", receipt.where, f"{told} aborted")
-        elif execution_id in self._known:
+        elif execution_id in self._claims or (execution_id in self._known and not self._cut):
             told = f"delivery {receipt.delivery} of {execution_id} was received, but never leased"
             yield Violation("targets", receipt.where, told)
         elif self._cut:
@@ -120,9 +124,10 @@ class ReceiptChecks:
                 early_ms = body.scheduled_at - receipt.received_ms
                 yield Violation("I1", receipt.where, f"{body.execution_id} was received {early_ms} "
                                 "ms before its tick")  # fmt: skip
-            if receipt.fence:
-                self._tally.count("I6")
-            if receipt.fence and receipt.fence >> FENCE_BITS != body.txn:
+            if not receipt.fence or body.execution_id not in self._claims:
+                continue
+            self._tally.count("I6")
+            if receipt.fence >> FENCE_BITS != body.txn:
                 told = f"fence {receipt.fence} of {body.execution_id} is of transaction "
                 told += (
                     f"{receipt.fence >> FENCE_BITS}, delivery {delivery} was written by {body.txn}"

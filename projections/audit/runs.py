@@ -66,8 +66,10 @@ class Open:
 class RunChecks:
     """Folds the events of one partition's jobs."""
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: Tally, *, letters_cut: bool) -> None:
         self._tally = tally
+        self._letters_cut = letters_cut
+        """Until the first of those retained, dead letters may be missing."""
         self.jobs: dict[str, Open] = {}
 
     def see(self, event: Event) -> Iterator[Violation]:
@@ -109,7 +111,9 @@ class RunChecks:
             and entry.body.reason != LEASE_CLOSED
         }
         found: Counter[str] = Counter()
-        for letter in txn.of(DEAD_LETTERS):
+        letters = txn.of(DEAD_LETTERS)
+        self._letters_cut &= not letters
+        for letter in letters:
             execution_id = getattr(letter.body, "execution_id", "")
             found[execution_id] += 1
             end = ends.get(execution_id)
@@ -121,7 +125,8 @@ class RunChecks:
                 yield Violation("I5", letter.where, told)
         self._tally.count("I5", len(ends))
         for execution_id, end in ends.items():
-            if found[execution_id] != 1 and not (txn.holes and not found[execution_id]):
+            retained = not (txn.holes or self._letters_cut)
+            if found[execution_id] > 1 or (retained and not found[execution_id]):
                 told = f"{execution_id} failed and has {found[execution_id]} dead letters"
                 yield Violation("I5", end.where, told)
 
@@ -250,7 +255,9 @@ class RunChecks:
     ) -> Iterator[Violation]:
         if moved.worker and moved.worker != run.holder:
             told = f"{moved.execution_id} ended at {moved.worker}"
-            yield Violation("I7", event.where, f"{told}, but {run.holder or 'nobody'} held its lease")
+            yield Violation(
+                "I7", event.where, f"{told}, but {run.holder or 'nobody'} held its lease"
+            )
         if moved.delivery != run.delivery:
             told = f"{moved.execution_id} ended with delivery {moved.delivery}"
             yield Violation("I7", event.where, f"{told}, its last was {run.delivery}")

@@ -13,7 +13,7 @@ from .entries import IDS_SUFFIX, JOB_STATE_TOPIC, SCHEDULE_CHANGES, SCHEDULES, E
 from .finding import Tally, Violation
 from .history import HistoryChecks
 from .runs import RunChecks
-from .ticks import TickChecks
+from .ticks import Due, TickChecks
 from .transactions import Transaction
 
 
@@ -78,16 +78,9 @@ class StateChecks:
         if state.status != status:
             told = f"{job} is {state.status}, by its events it is {status}"
             yield Violation("I11", entry.where, told)
-        elif state.next_ms != next_ms and not self._was_at_hand(state, next_ms):
+        elif state.next_ms != next_ms and not _is_at_hand(due, state, next_ms):
             told = f"the next tick of {job} is {state.next_ms}, its schedules ask for {next_ms}"
             yield Violation("I11", entry.where, told)
-
-    @staticmethod
-    def _was_at_hand(state: JobState, next_ms: int) -> bool:
-        """A one-off that the owner's clock had not come to when a change acted: it is still to be
-        decided, though the change counts from after it."""
-        held_ms = state.hold.since_ms if state.hold is not None else state.due_ms
-        return 0 < state.next_ms <= held_ms and (not next_ms or state.next_ms < next_ms)
 
     def _same_runs(self, job: str, entry: Entry, state: JobState) -> Iterator[Violation]:
         known = self._runs.jobs.get(job)
@@ -144,3 +137,10 @@ class StateChecks:
             if isinstance(entry.body, JobDefinition) and key not in wanted and whole:
                 told = f"a definition of {key.decode()} without a change"
                 yield Violation("I11", entry.where, told)
+
+
+def _is_at_hand(due: Due, state: JobState, next_ms: int) -> bool:
+    """A one-off that the owner's clock had not come to when a change acted: it is still to be
+    decided, though the change counts from after it."""
+    one_off = any(one.kind == "at" and one.at_ms == state.next_ms for one in due.plan)
+    return one_off and state.next_ms <= due.after_ms and (not next_ms or state.next_ms < next_ms)

@@ -33,7 +33,7 @@ class Due:
     """What a job's schedules ask for next."""
 
     __slots__ = (
-        "after_ms", "born_ms", "decided", "definition", "known", "late", "newest_ms", "plan",
+        "after_ms", "born_ms", "cursor_known", "decided", "definition", "known", "late", "newest_ms", "plan",
         "since_ms", "status", "where",
     )  # fmt: skip
 
@@ -51,6 +51,8 @@ class Due:
         """Every tick that was claimed, in order."""
         self.newest_ms = 0
         """The last decided tick: the cursor."""
+        self.cursor_known = True
+        """Whether nothing was decided that is not retained."""
         self.born_ms = 0
         """What was decided in former lives."""
         self.known = False
@@ -83,7 +85,7 @@ class TickChecks:
             due = self.jobs[event.job] = Due()
         due.where = event.where
         if not event.anchored:
-            due.known = False
+            due.known = due.cursor_known = False
         match event.entry.body:
             case JobChanged() as changed:
                 yield from self._changed(event, due, changed)
@@ -150,7 +152,7 @@ class TickChecks:
             times = {one.at_ms for one in _one_offs(plan)}
             due.late = sorted(one for one in times if oldest_ms <= one <= at_ms)
             due.after_ms = max(at_ms, due.newest_ms)
-            due.known = True
+            due.known = due.cursor_known
         due.plan, due.definition = plan, definition
         if due.status != "PAUSED":
             due.status = "ACTIVE"
@@ -230,6 +232,7 @@ class TickChecks:
         due.late = [one for one in due.late if one > last_ms]
         due.after_ms = max(due.after_ms, last_ms)
         due.known |= due.status in ("ACTIVE", "PAUSED")
+        due.cursor_known = True
 
     def _wrong(self, event: Event, due: Due, at_ms: int, next_ms: int | None) -> str:
         shown = f"{event.job} at {format_instant(at_ms)}"

@@ -3,6 +3,7 @@
 import typer
 
 from . import (
+    audit,
     broker,
     config,
     cron,
@@ -30,6 +31,7 @@ app.add_typer(broker.app, name="broker")
 app.add_typer(topics.app, name="topics")
 app.add_typer(config.app, name="config")
 doctor.add_to(app)
+audit.add_to(app)
 worker.add_to(app, run.app)
 up.add_to(app)
 demo.add_to(app)

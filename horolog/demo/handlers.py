@@ -27,6 +27,7 @@ def report(ctx: Context, url: str, hold_ms: int = 0) -> dict[str, int]:
             "X-Deduplication-Key": ctx.occurrence,
             "X-Horolog-Scheduled-At": ctx.scheduled_at.isoformat(timespec="milliseconds"),
             "X-Horolog-Delivery": str(ctx.delivery),
+            "X-Horolog-Fence": str(ctx.fence),
         },
     )
     with urllib.request.urlopen(request, timeout=ANSWER_S) as answer:  # noqa: S310

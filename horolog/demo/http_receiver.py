@@ -66,6 +66,7 @@ class _Call(BaseHTTPRequestHandler):
                 scheduled_ms=parse_instant(self.headers["x-horolog-scheduled-at"]),
                 received_ms=received_ms,
                 delivery=int(self.headers["x-horolog-delivery"]),
+                fence=int(self.headers["x-horolog-fence"] or 0),
             )
         )
         time.sleep(int(parse_qs(asked.query).get("hold_ms", ["0"])[0]) / 1_000)

@@ -24,6 +24,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     scheduled_ms: int
     received_ms: int
     delivery: int = 1
+    fence: int = 0
+    """Grows with every delivery of the job; 0: not noted."""
 
     @property
     def lateness_ms(self) -> int:

@@ -57,6 +57,7 @@ def receipt_of(record: Record, received_ms: int) -> Receipt:
         subject=headers["ce_subject"],
         scheduled_ms=parse_instant(headers["x-horolog-scheduled-at"]),
         received_ms=received_ms,
+        fence=int(headers.get("x-horolog-fence", 0)),
     )
 
 

@@ -33,16 +33,14 @@ class Due:
     """What a job's schedules ask for next."""
 
     __slots__ = (
-        "after_ms", "born_ms", "cursor_known", "decided", "definition", "known", "late", "newest_ms", "plan",
-        "since_ms", "status", "where",
+        "after_ms", "born_ms", "cursor_known", "decided", "definition", "known", "late",
+        "newest_ms", "plan", "status", "where",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.definition: JobDefinition | None = None
         self.plan: Plan = ()
         self.status = ""
-        self.since_ms = 0
-        """When it was paused."""
         self.after_ms = 0
         """Up to here everything is covered."""
         self.late: list[int] = []
@@ -127,7 +125,7 @@ class TickChecks:
                 yield from self._put(event, due, changed.definition, at_ms)
             case "pause":
                 yield from self._overdue(event, due, at_ms)
-                due.status, due.since_ms, due.late = "PAUSED", at_ms, []
+                due.status, due.late = "PAUSED", []
                 due.after_ms = max(due.newest_ms, at_ms)
             case "resume":
                 yield from self._overdue(event, due, at_ms)

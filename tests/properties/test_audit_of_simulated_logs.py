@@ -14,7 +14,7 @@ from streams.memory import MemoryLog
 from tests.properties.leases_log import NAMESPACE, name
 from tests.properties.leases_world import World
 
-SEEDS = 1_000 if os.environ.get("HOROLOG_LONG") == "1" else 40
+SEEDS = 1_000 if os.environ.get("HOROLOG_LONG") == "1" else 24
 ROUNDS = 300
 
 

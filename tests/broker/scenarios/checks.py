@@ -8,6 +8,8 @@ import msgspec
 from processors import topology
 from processors.core.keys import STATE
 from processors.scheduler_topology import definition_key, index, state_key, transaction_of
+from projections.audit.audit import audit
+from projections.audit.receipts import Receipt
 from schemas.bindings import (
     ACCEPTED,
     COMMANDS,
@@ -37,6 +39,7 @@ from tests.broker.scenarios.world import (
     Answer,
     SchedulerProcess,
     World,
+    headers_of,
     ids_of,
     mark_of,
 )
@@ -111,6 +114,7 @@ def check_log(world: World) -> None:
     check_ticks(world)
     check_targets(world)
     check_marks(world)
+    check_audit(world)
 
 
 def check_sequences(world: World) -> None:
@@ -171,6 +175,29 @@ def check_marks(world: World) -> None:
         told = sum(mark.records for mark in marks)
         found = sum(n for (p, _), n in counted.items() if p == partition)
         assert told == found + bare[partition]
+
+
+def check_audit(world: World) -> None:
+    """The auditor, which is told what stands in the users' topics, has nothing to say."""
+    report = audit(world.log, world.namespace, receipts=receipts(world))
+    assert [one for result in report.results for one in result.shown] == []
+
+
+def receipts(world: World) -> list[Receipt]:
+    """Every record on the users' topics, as one who reads them would note it."""
+    found: list[Receipt] = []
+    for topic in world.user_topics:
+        for record in world.records(topic):
+            headers = headers_of(record)
+            if "ce_id" in headers:  # not left by the repair of a lost marker
+                found.append(
+                    Receipt(
+                        execution_id=headers["ce_id"], received_ms=record.timestamp_ms,
+                        fence=int(headers["X-Horolog-Fence"]),
+                        where=f"{topic}-{record.partition}@{record.offset}",
+                    )
+                )  # fmt: skip
+    return found
 
 
 def check_stores(world: World, *owners: SchedulerProcess) -> None:

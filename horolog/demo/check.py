@@ -56,6 +56,10 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     uncovered: int
     unexpected: int
     findings: tuple[str, ...]
+    audited: int = 0
+    """Transactions that the auditor looked at."""
+    violated: int = 0
+    """Violations that it found; they are among the findings."""
 
 
 def judge(

@@ -1,6 +1,7 @@
 """A job's events in their order, without gaps, life after life (I12, I16)."""
 
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
@@ -10,7 +11,7 @@ from .entries import EXECUTIONS, SCHEDULE_CHANGES, Entry
 from .finding import Tally, Violation
 from .transactions import Transaction
 
-NO_BEGINNING = "jobs whose first events are not retained"
+NO_BEGINNING: Final = "jobs whose events are not all retained"
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -94,6 +95,7 @@ class HistoryChecks:
                 self.found.append(Violation("I12", entry.where, told))
             else:
                 line.first = body.sequence
+                self._tally.leave_out(NO_BEGINNING)
         self._tally.count("I16")
         if body.life < line.life:
             told = f"an event of life {body.life} of {job} behind life {line.life}"

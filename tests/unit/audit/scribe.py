@@ -160,7 +160,7 @@ class Scribe(Partition):
 
     # --- judging -------------------------------------------------------------------------------
 
-    def audit(self, *, cut: frozenset[str] = frozenset(), partitions: int = 1) -> Report:
+    def audit(self, *, cut: frozenset[str] = frozenset(), settled: bool = True) -> Report:
         tally = Tally()
         answers: dict[str, list[Acknowledged]] = {}
         for answer in self.acknowledged:
@@ -173,7 +173,7 @@ class Scribe(Partition):
             for topic, records in self.log.items()
         }
         evidence = Evidence(
-            partition=0, partitions=partitions, streams=streams,
+            partition=0, partitions=1, streams=streams, settled=settled,
             commands=[command_of(record) for record in self.asked], cut=cut,
             acknowledged=answers, receipts=self.receipts,
         )  # fmt: skip

@@ -67,6 +67,14 @@ class HistoryChecks:
         for entry in numbered:
             yield self._next(entry, txn.number)
 
+    def is_whole(self, job: str) -> bool:
+        """Whether the newest of the job's events is retained."""
+        line = self.lines.get(job)
+        return line is not None and self._reaches(line)
+
+    def _reaches(self, line: Line) -> bool:
+        return self._retained_from is not None and line.txn > self._retained_from
+
     def forget(self, job: str) -> None:
         """The job's state is gone: a job of its name begins anew."""
         self.lines.pop(job, None)
@@ -88,9 +96,8 @@ class HistoryChecks:
             return Event(entry, job, anchored)
         anchored = True
         if body.sequence != line.sequence + 1:
-            retained = self._retained_from is not None and line.txn > self._retained_from
             anchored = body.sequence <= line.sequence
-            if retained:
+            if self._reaches(line):
                 told = f"sequence {body.sequence} of {job} follows {line.sequence}"
                 self.found.append(Violation("I12", entry.where, told))
             else:

@@ -46,17 +46,16 @@ class StateChecks:
             self._tally.count("I11")
             state = entry.body if isinstance(entry.body, JobState) else None
             self._runs.settle(job, state)
-            if state is not None:
+            if state is not None and self._history.is_whole(job):
                 yield from self._follows(job, entry, state)
+            if state is not None:
                 yield from self._holds(job, entry, state)
             elif entry.value is None:
                 yield from self._forgotten(job, entry)
         yield from self._definitions(txn, whole=whole)
 
     def _follows(self, job: str, entry: Entry, state: JobState) -> Iterator[Violation]:
-        line = self._history.lines.get(job)
-        if line is None:
-            return
+        line = self._history.lines[job]
         for what, found, told in (
             ("sequence", state.sequence, line.sequence), ("life", state.life, line.life),
         ):  # fmt: skip

@@ -13,7 +13,7 @@ from tests.unit.audit.scribe import Scribe, found, violations
 def fires(job: str = "cron") -> Scribe:
     scribe = Scribe()
     scribe.put_cron(job, "* * * * *")
-    scribe.advance(300_000)
+    scribe.advance(600_000)
     return scribe
 
 

@@ -46,6 +46,8 @@ class StateChecks:
             self._tally.count("I11")
             state = entry.body if isinstance(entry.body, JobState) else None
             self._runs.settle(job, state)
+            if state is not None:
+                self._ticks.told(job, state)
             if state is not None and self._history.is_whole(job):
                 yield from self._follows(job, entry, state)
             if state is not None:
@@ -141,5 +143,5 @@ class StateChecks:
 def _is_at_hand(due: Due, state: JobState, next_ms: int) -> bool:
     """A one-off that the owner's clock had not come to when a change acted: it is still to be
     decided, though the change counts from after it."""
-    one_off = any(one.kind == "at" and one.at_ms == state.next_ms for one in due.plan)
+    one_off = any(one.kind == "at" and one.at_ms == state.next_ms for one in due.plan.schedules)
     return one_off and state.next_ms <= due.after_ms and (not next_ms or state.next_ms < next_ms)

@@ -12,8 +12,8 @@ from typing import Final
 
 from schemas import limits
 from schemas.events import ExecutionFired, JobChanged, TicksMissed
-from schemas.state import JobDefinition, Schedule
-from schemas.units import format_instant
+from schemas.state import JobDefinition, JobState, Schedule
+from schemas.units import EPOCH_MS_MAX, EPOCH_MS_MIN, format_instant
 
 from .entries import is_tick, occurrence_of
 from .finding import Tally, Violation
@@ -26,6 +26,7 @@ Within so much of a change nobody can tell which was first."""
 OVERDUE_MS: Final = limits.UNOWNED_AFTER_MS
 """A tick that nothing tells of so long after its time, while there is an owner, is lost."""
 OTHER_ZONE_DATA: Final = "ticks computed with other zone data than is installed here"
+MOVED_TICKS: Final = "definitions whose calendars move ticks, or with one-offs among bounded ticks"
 NO_DEFINITION: Final = "events of jobs whose definition is not retained"
 
 
@@ -33,14 +34,16 @@ class Due:
     """What a job's schedules ask for next."""
 
     __slots__ = (
-        "after_ms", "born_ms", "cursor_known", "decided", "definition", "known", "late",
-        "newest_ms", "plan", "status", "where",
+        "after_ms", "born_ms", "cursor_known", "decided", "definition", "due_ms", "known",
+        "late", "newest_ms", "plan", "status", "where",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.definition: JobDefinition | None = None
-        self.plan: Plan = ()
+        self.plan = Plan()
         self.status = ""
+        self.due_ms = 0
+        """When its state says that the next tick is due."""
         self.after_ms = 0
         """Up to here everything is covered."""
         self.late: list[int] = []
@@ -98,10 +101,23 @@ class TickChecks:
         """What is overdue, at an instant at which there was an owner."""
         for job, due in self.jobs.items():
             next_ms = self.next_of(due)
+            if next_ms is not None and _has_policy(due):  # delayed, or caught up one by one
+                next_ms = max(next_ms, due.due_ms)
             if due.known and next_ms is not None and next_ms <= wall_ms - OVERDUE_MS:
                 told = f"nothing tells of {job} at {format_instant(next_ms)}, though its partition"
                 told += f" had an owner until {format_instant(wall_ms)}"
                 yield Violation("I3", due.where, told)
+
+    def told(self, job: str, state: JobState) -> None:
+        """What a state says that is not in the events: until when a policy lets the next tick wait,
+        and that a job has run as often as it may."""
+        due = self.jobs.get(job)
+        if due is None:
+            return
+        due.due_ms = state.due_ms
+        policy = due.definition.policy if due.definition is not None else None
+        if policy is not None and policy.max_runs and state.status == "FINISHED":
+            due.status, due.late = "FINISHED", []
 
     def forget(self, job: str) -> None:
         """The job's state is gone."""
@@ -113,7 +129,7 @@ class TickChecks:
             return None
         if due.late:
             return due.late[0]
-        plan = due.plan if due.status == "ACTIVE" else _one_offs(due.plan)
+        plan = due.plan if due.status == "ACTIVE" else due.plan.one_offs
         return self._windows.next(plan, due.after_ms)
 
     # --- changes ---------------------------------------------------------------------------------
@@ -142,15 +158,17 @@ class TickChecks:
     def _put(
         self, event: Event, due: Due, definition: JobDefinition, at_ms: int
     ) -> Iterator[Violation]:
-        plan = definition.schedules
+        plan = _plan_of(definition)
         ticking = due.status == "PAUSED" or self.next_of(due) is not None
-        if not (due.known and ticking and _asks(due.plan) == _asks(plan)):
+        if not (due.known and ticking and _asks(due.definition) == _asks(definition)):
             yield from self._overdue(event, due, at_ms)
             oldest_ms = max(at_ms - definition.late_tolerance_ms, due.newest_ms + 1)
-            times = {one.at_ms for one in _one_offs(plan)}
+            times = {one.at_ms for one in plan.one_offs.schedules}
             due.late = sorted(one for one in times if oldest_ms <= one <= at_ms)
             due.after_ms = max(at_ms, due.newest_ms)
-            due.known = due.cursor_known
+            due.known = due.cursor_known and _is_judged(definition)
+            if not _is_judged(definition):
+                self._tally.leave_out(MOVED_TICKS)
         due.plan, due.definition = plan, definition
         if due.status != "PAUSED":
             due.status = "ACTIVE"
@@ -196,12 +214,12 @@ class TickChecks:
         plan, judged = due.plan, due.known
         yield from self._covers(event, due, missed.first, missed.last, "")
         due.newest_ms = max(due.newest_ms, missed.last)
-        if not judged or not plan:
+        if not judged or not plan.schedules:
             return
         if missed.exact:
             tardy = sum(missed.first <= one <= missed.last for one in late)
             since_ms = before_ms if tardy else missed.first - 1
-            asks = plan if due.status != "PAUSED" else _one_offs(plan)
+            asks = plan if due.status != "PAUSED" else plan.one_offs
             count = tardy + self._windows.count(asks, since_ms, missed.last, missed.count + 1)
             if count != missed.count:
                 told = f"{missed.count} ticks of {event.job} are told as missed from "
@@ -219,18 +237,34 @@ class TickChecks:
             self._tally.leave_out(NO_DEFINITION)
             return
         self._tally.count("I3")
-        cron = any(schedule.kind == "cron" for schedule in due.plan)
+        cron = any(schedule.kind == "cron" for schedule in due.plan.schedules)
         if cron and self._tz and tz and tz != self._tz:
             self._tally.leave_out(OTHER_ZONE_DATA)
             due.known = False
         next_ms = self.next_of(due)
-        one_off = any(one.at_ms == first_ms for one in _one_offs(due.plan))
+        one_off = any(one.at_ms == first_ms for one in due.plan.one_offs.schedules)
+        if due.known and next_ms is not None and self._is_owed(event, due, next_ms, first_ms):
+            # What a calendar excludes is told before the tick that runs instead, which is older.
+            due.late, due.after_ms = [next_ms], max(due.after_ms, last_ms)
+            return
         if due.known and first_ms != next_ms and not (one_off and first_ms <= due.after_ms):
             yield Violation("I3", event.where, self._wrong(event, due, first_ms, next_ms))
         due.late = [one for one in due.late if one > last_ms]
         due.after_ms = max(due.after_ms, last_ms)
-        due.known |= due.status in ("ACTIVE", "PAUSED")
+        due.known |= due.status in ("ACTIVE", "PAUSED") and _is_judged(due.definition)
         due.cursor_known = True
+
+    def _is_owed(self, event: Event, due: Due, next_ms: int, first_ms: int) -> bool:
+        """Whether a record is about ticks that a calendar excludes, behind one that runs."""
+        body, definition = event.entry.body, due.definition
+        policy = definition.policy if definition is not None else None
+        return (
+            isinstance(body, TicksMissed)
+            and body.reason == "calendar"
+            and policy is not None
+            and policy.calendars is not None
+            and self._windows.next(due.plan, next_ms) == first_ms
+        )
 
     def _wrong(self, event: Event, due: Due, at_ms: int, next_ms: int | None) -> str:
         shown = f"{event.job} at {format_instant(at_ms)}"
@@ -241,13 +275,41 @@ class TickChecks:
         return f"{shown} was covered before"
 
 
-def _one_offs(plan: Plan) -> Plan:
-    return tuple(schedule for schedule in plan if schedule.kind == "at")
+def _has_policy(due: Due) -> bool:
+    return due.definition is not None and due.definition.policy is not None
 
 
-def _asks(plan: Plan) -> list[tuple[object, ...]]:
-    """What a plan asks for, however it was written."""
-    return [_shape(schedule) for schedule in plan]
+def _plan_of(definition: JobDefinition) -> Plan:
+    policy = definition.policy
+    if policy is None:
+        return Plan(definition.schedules)
+    return Plan(
+        definition.schedules, policy.start_ms or EPOCH_MS_MIN, policy.end_ms or EPOCH_MS_MAX
+    )
+
+
+def _is_judged(definition: JobDefinition) -> bool:
+    """Whether the auditor can say when the job has ticks."""
+    policy = definition.policy
+    if policy is None:
+        return True
+    if policy.calendars is not None and policy.calendars.then != "skip":
+        return False
+    # Of one-offs among other ticks, those left behind at a change are told out of their order.
+    kinds = [schedule.kind for schedule in definition.schedules]
+    return "at" not in kinds or kinds == ["at"]
+
+
+def _asks(definition: JobDefinition | None) -> list[object]:
+    """What a definition asks for, however it was written."""
+    if definition is None:
+        return []
+    policy = definition.policy
+    moved = None
+    if policy is not None and policy.calendars is not None and policy.calendars.then != "skip":
+        moved = policy.calendars
+    bounds = (policy.start_ms, policy.end_ms, moved) if policy is not None else None
+    return [bounds, *(_shape(schedule) for schedule in definition.schedules)]
 
 
 def _shape(s: Schedule) -> tuple[object, ...]:

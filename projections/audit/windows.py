@@ -10,11 +10,24 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from schemas.state import Schedule
-from schemas.units import EPOCH_MS_MAX
+from schemas.units import EPOCH_MS_MAX, EPOCH_MS_MIN
 
 from . import cron_by_hand
 
-Plan = tuple[Schedule, ...]
+
+class Plan(NamedTuple):
+    """Schedules, and between which instants the recurring ones have ticks, both inclusive."""
+
+    schedules: tuple[Schedule, ...] = ()
+    start_ms: int = EPOCH_MS_MIN
+    end_ms: int = EPOCH_MS_MAX
+
+    @property
+    def one_offs(self) -> "Plan":
+        """Only what happens once."""
+        return Plan(tuple(one for one in self.schedules if one.kind == "at"))
+
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _WALKS_MAX: Final = 4_096
 
@@ -37,7 +50,7 @@ class Windows:
 
     def next(self, plan: Plan, after_ms: int) -> int | None:
         """The first tick strictly after `after_ms`; None: no tick can follow."""
-        found = (self._next(schedule, after_ms) for schedule in plan)
+        found = (self._within(plan, schedule, after_ms) for schedule in plan.schedules)
         return min((at_ms for at_ms in found if at_ms is not None), default=None)
 
     def asks_for(self, plan: Plan, at_ms: int) -> bool:
@@ -46,8 +59,10 @@ class Windows:
 
     def count(self, plan: Plan, after_ms: int, until_ms: int, limit: int) -> int:
         """How many ticks lie in (after, until], at most `limit`."""
-        if len(plan) == 1 and plan[0].kind == "every":
-            every_ms, anchor_ms = plan[0].every_ms, plan[0].anchor_ms
+        schedules = plan.schedules
+        if len(schedules) == 1 and schedules[0].kind == "every":
+            every_ms, anchor_ms = schedules[0].every_ms, schedules[0].anchor_ms
+            after_ms, until_ms = max(after_ms, plan.start_ms - 1), min(until_ms, plan.end_ms)
             first = max(0, (after_ms - anchor_ms) // every_ms + 1)
             return min(max(0, (until_ms - anchor_ms) // every_ms - first + 1), limit)
         count, at_ms = 0, self.next(plan, after_ms)
@@ -55,6 +70,12 @@ class Windows:
             count += 1
             at_ms = self.next(plan, at_ms)
         return count
+
+    def _within(self, plan: Plan, schedule: Schedule, after_ms: int) -> int | None:
+        if schedule.kind == "at":
+            return self._next(schedule, after_ms)
+        at_ms = self._next(schedule, max(after_ms, plan.start_ms - 1))
+        return at_ms if at_ms is not None and at_ms <= plan.end_ms else None
 
     def _next(self, schedule: Schedule, after_ms: int) -> int | None:
         match schedule.kind:

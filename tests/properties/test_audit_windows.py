@@ -47,7 +47,7 @@ plans = st.lists(st.one_of(crons, everys, ats), min_size=1, max_size=3)
 def test_next_ticks_and_counts_agree(
     plan: list[tuple[state.Schedule, Schedule]], asked: list[int]
 ) -> None:
-    mine: Plan = tuple(stored for stored, _ in plan)
+    mine = Plan(tuple(stored for stored, _ in plan))
     theirs = tuple(schedule for _, schedule in plan)
     windows = Windows()
     for after_ms in asked:

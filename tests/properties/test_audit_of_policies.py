@@ -22,8 +22,7 @@ schedules = st.sampled_from((
     ScheduleSpec(cron="*/15 * * * * *", timezone="Europe/Paris"), ScheduleSpec(every="90s"),
 ))  # fmt: skip
 policies: Any = st.fixed_dictionaries({}, optional={
-    "missed": st.sampled_from(("skip", "all")),
-    "missed_limit": st.integers(1, 5),
+    "missed": st.sampled_from(("skip", "all", "all, at most 3")),
     "late_tolerance": st.sampled_from(("1s", "20s", "1h")),
     "start": st.sampled_from(("2026-03-02T10:02:00Z", "2026-03-02T10:10:00Z")),
     "end": st.sampled_from(("2026-03-02T10:12:00Z", "2026-03-02T10:30:00Z")),
@@ -35,19 +34,30 @@ policies: Any = st.fixed_dictionaries({}, optional={
         CalendarsSpec(exclude=(ExcludedSpec(dates=("2026-03-03",)),), then="next"),
     )),
 })  # fmt: skip
+
+
+def _limited(policy: dict[str, Any]) -> dict[str, Any]:
+    """`missed_limit` says something with `all` only."""
+    if policy.get("missed") != "all, at most 3":
+        return policy
+    return policy | {"missed": "all", "missed_limit": 3}
+
+
 specs = st.builds(
     lambda schedules, policy, works: JobSpec(
         schedules=tuple(schedules),
         topic=None if works else TopicTargetSpec(name="orders"),
-        worker=WorkerTargetSpec(handler="h") if works else None, **policy,
+        worker=WorkerTargetSpec(handler="h") if works else None, **_limited(policy),
     ),
-    st.lists(schedules, min_size=1, max_size=2, unique=True), policies, st.booleans(),
+    st.lists(schedules, min_size=1, max_size=2, unique=True), policies,
+    st.sampled_from((True, False, False)),
 )  # fmt: skip
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("put"), specs),
         st.tuples(st.sampled_from(("pause", "resume", "delete", "work", "trigger")), st.none()),
-        st.tuples(st.sampled_from(("advance", "outage")), st.integers(1, 400_000)),
+        st.tuples(st.sampled_from(("advance", "outage")), st.integers(1_000, 400_000)),
+        st.tuples(st.just("outage"), st.sampled_from((65_000, 300_000, 700_000))),
     ),
     min_size=4, max_size=14,
 )  # fmt: skip

@@ -15,8 +15,9 @@ from schemas.bindings import EXECUTION_FIRED
 from schemas.commands import DeleteJob, PauseJob, ResumeJob, TriggerJob
 from tests.broker.scenarios import checks
 from tests.broker.scenarios.played import scenario
+from tests.broker.scenarios.service import ROOT
 from tests.broker.scenarios.test_crash_points import await_crash
-from tests.broker.scenarios.world import ROOT, World, put, until
+from tests.broker.scenarios.world import World, put, until
 
 KILLS = ("CP03:9", "CP04:7", "CP05:5", "CP06:6", "CP07:8")
 """With a transaction open, before and after its commit."""

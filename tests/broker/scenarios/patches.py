@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from processors import scheduler, topology
+from processors import plain, scheduler, topology
 from processors.core import job as core
 from schemas import limits
 from streams import clock, inputs
@@ -26,15 +26,21 @@ def crash_on_command() -> None:
 
 
 def crash_on_tick() -> None:
-    """Deciding a tick of a job whose id begins with `crash` raises."""
-    decide = core.decide_tick
+    """Deciding a tick of a job whose id begins with `crash` raises, the short way and the long."""
+    decide, encode = core.decide_tick, plain._event
 
     def crashing(job_key: str, *rest: Any) -> core.Decision:
         if "/crash" in job_key:
             raise RuntimeError("a bug in a tick's decision")
         return decide(job_key, *rest)
 
+    def crashing_plainly(tenant: bytes, job: bytes, *rest: Any) -> bytes:
+        if job.startswith(b"crash"):
+            raise RuntimeError("a bug in a tick's decision")
+        return encode(tenant, job, *rest)
+
     core.decide_tick = crashing
+    plain._event = crashing_plainly
 
 
 def get_stuck() -> None:

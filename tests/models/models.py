@@ -39,4 +39,75 @@ TAKE_OVER = Model(
     ),
 )  # fmt: skip
 
-MODELS = (TAKE_OVER,)
+LEASES = Model(
+    spec="Leases",
+    constants={
+        "Workers": "{a, b}", "TTL": "3", "MaxTime": "6", "MaxRuns": "2", "MaxDeliveries": "2",
+        "MaxReports": "2", "MaxFreezes": "1", "MaxRestarts": "0", "MaxCancels": "1", "SKEW": "1",
+        "MARGIN": "1", "TO_START": "1", "DRAIN_FIRST": "TRUE", "COUNT_FROM_SAID": "TRUE",
+        "HEARD_IN_TIME": "TRUE", "NEWEST_ONLY": "TRUE", "HELD_UNTIL_CLOSED": "TRUE",
+        "STOP_BEFORE_RETURN": "TRUE", "REMEMBERS": "TRUE",
+    },
+    small={"MaxRuns": "1", "MaxReports": "1", "MaxTime": "5", "MaxFreezes": "0"},
+    model_values=("a", "b"),
+    symmetry="Same",
+    invariants=(
+        "I4_NoOverlap", "I5_DeliveriesAreBounded", "I7_BelieverIsHolder", "I7_OneRunADelivery",
+        "I8_TerminalOnce",
+    ),
+    variants=(
+        Variant("a worker leaves no margin for clocks", {"MARGIN": "0"}, "I7_BelieverIsHolder"),
+        Variant("clocks differ by more than the margin", {"SKEW": "2"}, "I7_BelieverIsHolder"),
+        Variant("expired before every report was read", {"DRAIN_FIRST": "FALSE"},
+                "I7_BelieverIsHolder"),
+        # Longer leases, so that two moments lie between saying and hearing.
+        Variant("renewed from when it was heard",
+                {"COUNT_FROM_SAID": "FALSE", "TTL": "5", "MaxTime": "8", "MaxRuns": "1",
+                 "MaxReports": "1", "MaxCancels": "0"}, "I7_BelieverIsHolder"),
+        Variant("revived by a late acknowledgement", {"HEARD_IN_TIME": "FALSE"},
+                "I7_BelieverIsHolder"),
+        Variant("an older delivery's outcome counts", {"NEWEST_ONLY": "FALSE"},
+                "I4_NoOverlap"),
+        Variant("a cancel frees the job at once", {"HELD_UNTIL_CLOSED": "FALSE"}, "I4_NoOverlap"),
+        Variant("given back while it runs", {"STOP_BEFORE_RETURN": "FALSE"}, "I4_NoOverlap"),
+        Variant("an item is taken twice", {"REMEMBERS": "FALSE"}, "I7_BelieverIsHolder"),
+    ),
+)  # fmt: skip
+
+SLOTS = Model(
+    spec="Slots",
+    constants={
+        "Partitions": "{a, b}", "Places": "1", "MaxGrants": "2", "MaxSays": "2", "MaxEpochs": "2",
+        "MaxOwners": "1", "MaxSilences": "0", "LOWERED_COUNTS": "TRUE",
+        "GRANTS_ARE_ABSOLUTE": "TRUE", "OLD_GRANTS_IGNORED": "TRUE",
+        "OLD_SAYINGS_IGNORED": "TRUE", "OTHER_EPOCHS_IGNORED": "TRUE",
+        "SILENT_HELD_COUNTS": "TRUE", "LEASES_COUNTED": "TRUE", "GRANTS_KEPT": "TRUE",
+        "WAITS_FOR_ANSWER": "TRUE",
+    },
+    small={"MaxEpochs": "1", "MaxSilences": "0"},
+    model_values=("a", "b"),
+    symmetry="Same",
+    invariants=("I17_NoMoreLeasesThanPlaces", "I14_CountedIsEnough"),
+    variants=(
+        Variant("what is taken back is free at once", {"LOWERED_COUNTS": "FALSE"},
+                "I14_CountedIsEnough"),
+        Variant("grants say how many more", {"GRANTS_ARE_ABSOLUTE": "FALSE"},
+                "I14_CountedIsEnough"),
+        Variant("an overtaken grant counts", {"OLD_GRANTS_IGNORED": "FALSE"},
+                "I14_CountedIsEnough"),
+        Variant("an overtaken saying counts", {"OLD_SAYINGS_IGNORED": "FALSE"},
+                "I14_CountedIsEnough"),
+        Variant("a former owner's grant counts", {"OTHER_EPOCHS_IGNORED": "FALSE"},
+                "I14_CountedIsEnough"),
+        Variant("a silent partition holds nothing",
+                {"SILENT_HELD_COUNTS": "FALSE", "MaxSilences": "1"}, "I14_CountedIsEnough"),
+        Variant("leases are not counted after a take-over", {"LEASES_COUNTED": "FALSE"},
+                "I14_CountedIsEnough"),
+        Variant("grants are sent before they are kept", {"GRANTS_KEPT": "FALSE"},
+                "I14_CountedIsEnough"),
+        Variant("leases before the first grant", {"WAITS_FOR_ANSWER": "FALSE"},
+                "I17_NoMoreLeasesThanPlaces"),
+    ),
+)  # fmt: skip
+
+MODELS = (TAKE_OVER, LEASES, SLOTS)

@@ -22,7 +22,6 @@ CONSTANTS
 
 CONSTANTS
     LOWERED_COUNTS,    \* what is taken back counts as held until the partition answers
-    GRANTS_ARE_ABSOLUTE,   \* a grant says how many, not how many more
     OLD_GRANTS_IGNORED,    \* by their number
     OLD_SAYINGS_IGNORED,
     OTHER_EPOCHS_IGNORED,  \* grants for a former owner of the partition
@@ -117,8 +116,7 @@ Grant(p) ==
                IN /\ dem' = [dem EXCEPT ![p] = after]
                   /\ kept' = IF GRANTS_KEPT THEN dem' ELSE kept
                   /\ grants' = grants \cup
-                        {[p |-> p, epoch |-> d.epoch, n |-> after.grant, count |-> count,
-                          more |-> count - d.granted]}
+                        {[p |-> p, epoch |-> d.epoch, n |-> after.grant, count |-> count]}
        /\ UNCHANGED <<offered, says, part, leases, owners, silences>>
 
 (* It is not heard for 30 s: it has lost the log, and another owner of it will speak. Assumed is
@@ -151,7 +149,7 @@ Follow(g) ==
           ELSE g.n # part[p].grant
        /\ part' = [part EXCEPT ![p] = [@ EXCEPT
             !.grant = g.n,
-            !.granted = IF GRANTS_ARE_ABSOLUTE THEN g.count ELSE Larger(0, @ + g.more)]]
+            !.granted = g.count]]
        /\ UNCHANGED <<offered, dem, kept, says, grants, leases, owners, silences>>
 
 (* A lease is taken where a place is free. *)

@@ -3,8 +3,8 @@
 import sys
 import time
 
-from .checking import check, java
-from .models import MODELS
+from tests.models.checking import check, java
+from tests.models.models import MODELS
 
 TIMEOUT_S = 600
 STATES_MIN = 100_000

@@ -58,7 +58,9 @@ def check(model: Model, constants: dict[str, str], *, timeout_s: float) -> Resul
     ]  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(HERE / f"{model.spec}.tla", folder)
-        Path(folder, "Model.cfg").write_text(_configuration(model, {**model.constants, **constants}))
+        Path(folder, "Model.cfg").write_text(
+            _configuration(model, {**model.constants, **constants})
+        )
         run = subprocess.run(
             command, cwd=folder, capture_output=True, text=True, timeout=timeout_s, check=False
         )

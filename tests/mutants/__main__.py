@@ -1,6 +1,6 @@
-"""`make mutants`: every patch beside this file is a bug made by hand. Each is applied to a copy, and
-the seeded worlds are played until one of their invariants says so. NAME… for some of the mutants,
-a number for how many seeds.
+"""`make mutants`: every patch beside this file is a bug made by hand. Each is applied to a copy,
+and the seeded worlds are played until one of their invariants says so. NAME… for some of the
+mutants, a number for how many seeds.
 
 A bug that only makes something raise is not counted as killed: an invariant has to name it.
 """
@@ -15,12 +15,17 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-COPIED = ("horolog", "processors", "projections", "schemas", "streams", "tests", "workers")
+COPIED = ("api", "horolog", "processors", "projections", "schemas", "streams", "tests", "workers")
 PROPERTIES = {
     "workers/": "tests/unit/workers/test_lease_clock.py",
     "streams/repair.py": "tests/unit/streams/test_repair.py",
 }
 """What the worlds do not play, with the properties that watch it."""
+AFTERWARDS = (
+    "tests/unit/core/test_job_life.py", "tests/unit/streams/test_task.py",
+    "tests/unit/leases/test_running.py",
+)  # fmt: skip
+"""Tried on what no world has found."""
 SEEDS = 300
 TIMEOUT_S = 900
 
@@ -33,7 +38,7 @@ def patches(names: list[str]) -> list[Path]:
 
 def apply(patch: Path, folder: Path) -> None:
     """Change the copy in `folder`. Raises `CalledProcessError` when the patch no longer fits."""
-    command = ["patch", "--strip=1", "--fuzz=0", "--forward", "--batch", "--quiet"]
+    command = ["patch", "--strip=1", "--forward", "--batch", "--quiet"]
     with patch.open() as lines:
         subprocess.run(command, cwd=folder, stdin=lines, check=True, capture_output=True)
 
@@ -50,16 +55,20 @@ def play(patch: Path, folder: Path, seeds: int) -> str:
     changed = patch.read_text()
     for part, properties in PROPERTIES.items():
         if f"b/{part}" in changed:
-            return _check(properties, folder)
+            return _check((properties,), folder)
     order = "slots" if "/core/slot" in changed or "/core/places" in changed else "leases"
     said = _run([sys.executable, "-m", "tests.mutants.playing", str(seeds), order], folder)
-    return said.splitlines()[-1] if said else "raised: the worlds did not begin"
+    told = said.splitlines()[-1] if said else "raised: the worlds did not begin"
+    if told.startswith("killed"):
+        return told
+    again = _check(AFTERWARDS, folder)
+    return f"{again}, by no world" if again.startswith("killed") else told
 
 
-def _check(properties: str, folder: Path) -> str:
+def _check(properties: tuple[str, ...], folder: Path) -> str:
     said = _run(
         [sys.executable, "-m", "pytest", "-q", "-x", "--tb=line", "-p", "no:cacheprovider",
-         properties],
+         *properties],
         folder,
     )  # fmt: skip
     failed = [line for line in said.splitlines() if line.startswith("FAILED")]

@@ -1,5 +1,5 @@
-"""Plays the seeded worlds in the code of the current folder until an invariant fails, and says so on
-the last line: `killed: …`, or `raised: …` if something else came up, or `survived`."""
+"""Plays the seeded worlds in the code of the current folder until an invariant fails, and says
+so on the last line: `killed: …`, or `raised: …` if something else came up, or `survived`."""
 
 import sys
 import traceback

@@ -4,7 +4,7 @@ UV_VERSION := 0.13.9
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test test-long check bench lock
+.PHONY: setup demo test test-long model mutants check bench lock
 
 setup: $(VENV)/.ready ## create .venv with everything pinned, and fetch the broker
 	@$(BIN)/python -m horolog.broker.prepare
@@ -26,6 +26,12 @@ test: setup ## everything but the long tests
 
 test-long: setup ## the long tests
 	@$(BIN)/python -m pytest -m long
+
+model: setup ## check the TLA+ models and what breaks without each defence; NAMES=… for some
+	@$(BIN)/python -m tests.models $(NAMES)
+
+mutants: setup ## bugs made by hand, each to be found by an invariant; NAMES=… SEEDS=…
+	@$(BIN)/python -m tests.mutants $(NAMES) $(SEEDS)
 
 check: setup ## lint, types, import contracts
 	@$(BIN)/ruff check .

@@ -86,9 +86,12 @@ class Lease:
         self.slot = 0
         """These two are whatever an executor notes about it."""
 
-    def renewed(self, said_ms: int, times: LeaseTimes) -> None:
-        """A heartbeat that was made at `said_ms` is in the log."""
-        self.ends_ms = max(self.ends_ms, said_ms + times.length_ms)
+    def renewed(self, said_ms: int, heard_ms: int, times: LeaseTimes) -> None:
+        """A heartbeat that was made at `said_ms` is in the log, as was heard at `heard_ms`. Heard
+        after the lease was to be given up, it renews nothing: a worker that was stopped meanwhile
+        may have sent it after the scheduler gave the lease to somebody else."""
+        if heard_ms < self.given_up_ms(times):
+            self.ends_ms = max(self.ends_ms, said_ms + times.length_ms)
 
     def given_up_ms(self, times: LeaseTimes) -> int:
         """From here on the worker does not count on the lease."""

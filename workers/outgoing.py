@@ -115,7 +115,7 @@ class Outgoing:
                 self._on_sample(sent.sent_ms, ack.heard_ms, ack.broker_ms)
             for _, lease, said_ms in sent.lines:
                 if lease is not None:
-                    lease.renewed(said_ms, self._times)
+                    lease.renewed(said_ms, ack.heard_ms, self._times)
             return
         self.failures += 1
         again = [line for line in sent.lines if line[1] is None and line[2] > ack.heard_ms]

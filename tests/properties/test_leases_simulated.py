@@ -25,6 +25,9 @@ PINNED = (57, 163, 184, 251)
 after the pause, since it was claimed after the pause was appended."""
 SEEDS = 5_000 if os.environ.get("HOROLOG_LONG") == "1" else 300
 ROUNDS = 400
+LOST, DELETED = "the lease was lost", "the job was deleted"
+"""What events say of an execution that waits again because its lease expired, and of one that does
+not because its job is gone."""
 
 
 @pytest.mark.parametrize("seed", sorted({*range(SEEDS), *PINNED}))
@@ -36,14 +39,21 @@ def test_every_execution_comes_to_one_end_and_no_two_runs_of_a_job_overlap(seed:
     world.heal()
     assert not world.busy(), "something is open, waits or holds a place for ever"
     events = executions_of(world)
+    assert_everything_is_somebodys(events)
     assert_sequences_are_gapless(world, events)
     assert_each_occurrence_has_one_claim_and_one_end(world, events)
     assert_forbid_skips_what_it_must_and_nothing_else(events)
     assert_ticks_are_covered(events)
     assert_leases_follow_each_other(events)
+    assert_workers_are_told_what_is_recorded(world, events)
     assert_runs_overlap_only_after_a_lost_lease(world, events)
     assert_epochs_grow(world)
     assert_the_log_gives_the_state(world)
+
+
+def assert_everything_is_somebodys(events: dict[str, list[Any]]) -> None:
+    """I13, as far as names show it: what is recorded of a tenant is about a job it has."""
+    assert set(events) <= {f"{tenant}/{job}" for tenant, job in JOBS}
 
 
 def executions_of(world: World) -> dict[str, list[Any]]:
@@ -70,13 +80,14 @@ def assert_sequences_are_gapless(world: World, events: dict[str, list[Any]]) -> 
 def assert_each_occurrence_has_one_claim_and_one_end(
     world: World, events: dict[str, list[Any]]
 ) -> None:
-    """I2, I3, I5, I8, I16."""
+    """I1, I2, I3, I5, I8, I16."""
     letters = Counter(
         decoded(r.value or b"").execution_id for r in world.committed(topology.DEAD_LETTERS)
     )
     for found in events.values():
         claimed: Counter[str] = Counter()
         ended: Counter[str] = Counter()
+        lost: Counter[str] = Counter()
         deleted = False
         for event in found:
             match event:
@@ -84,6 +95,8 @@ def assert_each_occurrence_has_one_claim_and_one_end(
                     deleted = event.change == "delete"
                 case ExecutionFired():
                     assert not deleted, f"I16: {event.execution_id} after the delete"
+                    triggered = "~m" in event.execution_id  # due when appended, by another clock
+                    assert triggered or event.claimed_at >= event.due_at, f"I1: {event}"
                     claimed[event.execution_id] += 1
                     if event.state in TERMINAL or event.state == "SKIPPED":
                         ended[event.execution_id] += 1
@@ -94,7 +107,13 @@ def assert_each_occurrence_has_one_claim_and_one_end(
                         continue
                     assert not ended[event.execution_id], f"I8: {event}"
                     assert event.attempt == 1
-                    assert event.lost <= limits.MAX_DELIVERIES
+                    dead = event.state == "DEAD"
+                    lost[event.execution_id] += dead or event.detail == LOST
+                    counted = event.lost - lost[event.execution_id]
+                    # That of a deleted job is cancelled, be its lease lost or given back.
+                    gone = event.state == "CANCELLED" and event.detail == DELETED
+                    assert 0 <= counted <= gone, f"I5: {event}"
+                    assert dead == (event.lost == limits.MAX_DELIVERIES), f"I5: {event}"
                     if event.state in TERMINAL:
                         ended[event.execution_id] += 1
                         failed = event.state in ("FAILED", "DEAD")
@@ -154,6 +173,7 @@ def assert_leases_follow_each_other(events: dict[str, list[Any]]) -> None:
     was claimed before a delete nothing is leased after it; nor while its job is paused."""
     for found in events.values():
         leases: dict[str, tuple[int, str]] = {}
+        until_ms: dict[str, int] = {}
         gone: set[str] = set()
         held: set[str] = set()
         since_ms = 0
@@ -174,8 +194,11 @@ def assert_leases_follow_each_other(events: dict[str, list[Any]]) -> None:
                 # In the same millisecond nobody can tell which was first.
                 assert event.execution_id not in held or event.due_at == since_ms, event
                 leases[event.execution_id] = (event.delivery, event.worker)
+                until_ms[event.execution_id] = event.lease_until
             elif event.state == "RUNNING":
                 assert (event.delivery, event.worker) == (delivery, worker), event
+                assert event.lease_until >= until_ms[event.execution_id], f"I7: {event}"
+                until_ms[event.execution_id] = event.lease_until
             elif event.state in ("QUEUED", "PENDING"):
                 assert event.delivery == delivery, event
                 leases[event.execution_id] = (delivery, "")
@@ -198,6 +221,18 @@ def assert_runs_overlap_only_after_a_lost_lease(world: World, events: dict[str, 
                     f"{second.begun_ms} while {first.item.execution_id} delivery "
                     f"{first.item.delivery} ran from {first.begun_ms} to {first.ended_ms}"
                 )
+
+
+def assert_workers_are_told_what_is_recorded(world: World, events: dict[str, list[Any]]) -> None:
+    """I7: a worker counts on its lease no longer than the log says."""
+    until_ms: Counter[tuple[str, int]] = Counter()
+    for found in events.values():
+        for event in found:
+            if isinstance(event, ExecutionFired | ExecutionMoved) and event.state == "RUNNING":
+                until_ms[event.execution_id, event.delivery] = event.lease_until
+    for run in world.runs:
+        item = run.item
+        assert item.lease_until <= until_ms[item.execution_id, item.delivery], f"I7: {item}"
 
 
 def leased_at(events: list[Any], execution_id: str, delivery: int) -> int:
@@ -229,7 +264,9 @@ def assert_epochs_grow(world: World) -> None:
     for record in world.committed(topology.JOB_STATE):
         if record.key == MARK_KEY:
             mark = bindings.MARK.decode(record.value or b"")
-            assert (mark.epoch, mark.txn) > last.get(record.partition, (0, 0))
+            epoch, txn = last.get(record.partition, (0, 0))
+            assert mark.txn > txn, "I6"
+            assert mark.epoch == epoch or mark.epoch > txn, "I6: an epoch that is not new"
             last[record.partition] = (mark.epoch, mark.txn)
 
 

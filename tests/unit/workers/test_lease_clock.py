@@ -47,6 +47,23 @@ def test_the_worker_gives_a_lease_up_before_the_scheduler_can_see_its_end(
         assert worker_counts_on_ms < scheduler_left_ms
 
 
+def test_a_heartbeat_that_arrives_after_the_end_revives_no_lease() -> None:
+    """The worker was stopped between making a heartbeat and sending it, and goes on too late."""
+    desk = Desk()
+    desk.take(desk.item())
+    lease = desk.begin()
+    ends_ms = lease.ends_ms
+    desk.report_log.away = True
+    desk.advance(desk.times.renew_ms + desk.times.sweep_ms)
+    desk.advance(desk.times.length_ms - desk.times.renew_ms, sweeping=False)
+    desk.report_log.come_back()
+    assert "heartbeat" in [report.kind for report in desk.reports()]
+    assert desk.clock.boottime_ms() > ends_ms
+    assert lease.ends_ms == ends_ms
+    desk.advance(desk.times.sweep_ms)
+    assert lease.told == "lease"
+
+
 @given(
     offset_ms=st.integers(-1_000_000, 1_000_000),
     trips=st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 500), st.integers(0, 500))),

@@ -23,7 +23,7 @@ TENANT: Final = "default"
 
 def gateway_writes() -> None:
     """6,000 new jobs over 64 connections, each put answered once it is accepted: N / time."""
-    with installation() as installed:
+    with installation(gateway=True) as installed:
         _put(installed, "warmup", 1_000)
         values, details = [], []
         for run in range(RUNS):
@@ -37,7 +37,7 @@ def gateway_writes() -> None:
 
 def gateway_reads() -> None:
     """12,000 reads over 16 connections of one gateway: nine of ten a job, one a list of 20."""
-    with installation() as installed:
+    with installation(gateway=True) as installed:
         _put(installed, "read", JOBS)
         requests = []
         for n in range(READS):

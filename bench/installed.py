@@ -10,7 +10,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from horolog.installation import Installation
+from horolog.installation import GATEWAY, Installation
 from horolog.settings import Settings, load
 
 from .report import say
@@ -19,14 +19,17 @@ TARGET_PARTITIONS = 4
 
 
 @contextmanager
-def installation(partitions: int = 12) -> Iterator[Installation]:
-    """Everything that `horolog up` runs, in a folder that is removed afterwards."""
+def installation(partitions: int = 12, *, gateway: bool = False) -> Iterator[Installation]:
+    """What `horolog up` runs, in a folder that is removed afterwards. Without a gateway, unless it
+    is what is measured: it reads everything that happens."""
     folder = Path(tempfile.mkdtemp(prefix="horolog-bench-"))
     name = f"bench{int(time.time())}"
     settings = load({"data_dir": folder, "namespace": name, "partitions": partitions})
     try:
         with Installation(settings, say) as installed:
             installed.start()
+            if not gateway:
+                installed.end(GATEWAY)
             yield installed
     finally:
         shutil.rmtree(folder, ignore_errors=True)

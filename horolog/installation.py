@@ -157,6 +157,10 @@ class Installation:
         self._services[name] = service
         service.start()
 
+    def end(self, name: str) -> None:
+        """End a service for good, while the others go on."""
+        self._services.pop(name).stop()
+
     def look(self) -> None:
         """Start again what died. Raises `Refuse` when something does not stay alive."""
         for service in self._services.values():

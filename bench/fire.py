@@ -32,7 +32,12 @@ def fire() -> None:
             say(f"fire {run + 1}/{RUNS}: {value:,.0f}/s {detail}")
             values.append(value)
             details.append(detail)
-    emit("fire", "/s", values, {"jobs": FIRE_JOBS, "partitions": 12, "gateway": False, "runs": details})
+    emit(
+        "fire",
+        "/s",
+        values,
+        {"jobs": FIRE_JOBS, "partitions": 12, "gateway": False, "runs": details},
+    )
 
 
 def register() -> None:

@@ -152,7 +152,7 @@ OFFER_CHANGED_MS_MIN: Final = 100
 LOG_SILENT_MS: Final = 5_000
 """When the log has left something unanswered for so long, a worker starts nothing new."""
 AHEAD_MS: Final = 20
-AHEAD_MAX: Final = 1_000
+AHEAD_MAX: Final = 4_000
 PLACES_DEFAULT: Final = 20
 PLACES_HTTP_DEFAULT: Final = 200
 PLACES_MAX: Final = 10_000

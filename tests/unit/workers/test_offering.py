@@ -10,7 +10,7 @@ def made(places: int = 20) -> Offering:
 
 
 @pytest.mark.parametrize(
-    ("run_ms", "ahead"), [(0, 1_000), (0.1, 1_000), (1, 400), (20, 20), (20.1, 0), (5_000, 0)]
+    ("run_ms", "ahead"), [(0, 4_000), (0.1, 4_000), (1, 400), (20, 20), (20.1, 0), (5_000, 0)]
 )
 def test_ahead_is_what_is_finished_in_20_ms(run_ms: float, ahead: int) -> None:
     offering = made()

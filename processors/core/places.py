@@ -19,7 +19,7 @@ from schemas.slots import Places, SlotsGranted, SlotsWanted
 
 SAY_MS: Final = 20
 """Between two messages while places are missing or were taken back."""
-SAY_CALMLY_MS: Final = 100
+SAY_CALMLY_MS: Final = 500
 """Between two messages while there are places enough: nobody waits for the news."""
 ASK_AGAIN_MS: Final = 1_000
 """Until a question that no grant has answered since the take-over is asked again; twice as long

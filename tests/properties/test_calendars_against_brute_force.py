@@ -7,7 +7,6 @@ else with the product.
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
-import brute_force
 import holidays
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -22,6 +21,7 @@ from processors.core.schedule import (
     is_excluded,
     next_tick,
 )
+from projections.audit import cron_by_hand
 from schemas.state import Calendars, ExcludedTimes, TickPolicy
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -112,13 +112,13 @@ def ms(at: datetime) -> int:
 
 def moved(at: datetime, kept: Kept, then: str, zone: str) -> datetime:
     """Where a tick goes: the same local time of the first day that has it free."""
-    tz = brute_force.zone_of(zone)
+    tz = cron_by_hand.zone_of(zone)
     local = at.astimezone(tz).replace(tzinfo=None)
     step = DAY if then == "next" else -DAY
     for n in range(367):
         candidate = local + n * step
         if not kept.holds(candidate):
-            return at if n == 0 else brute_force.instants(candidate, tz, "next", "first")[0]
+            return at if n == 0 else cron_by_hand.instants(candidate, tz, "next", "first")[0]
     return at
 
 
@@ -140,7 +140,7 @@ def test_ticks_move_to_the_business_day_that_walking_finds(
     until = after + 40 * DAY
     assume(not all(any(w.days.count(d) for w in kept.windows) for d in range(7)))
     own = []
-    for tick in brute_force.ticks(cron, zone, after - 60 * DAY):
+    for tick in cron_by_hand.ticks(cron, zone, after - 60 * DAY):
         if tick > until + 60 * DAY:
             break
         own.append(tick)
@@ -163,12 +163,12 @@ def test_with_skip_a_tick_stays_and_is_excluded_exactly_where_walking_says(
     calendars = kept.calendars("skip", "Asia/Tokyo")
     own = CronSchedule(cron="* * * * *", timezone=zone)
     plan = bounded((own,), TickPolicy(calendars=calendars))
-    local = at.astimezone(brute_force.zone_of(zone)).replace(tzinfo=None)
+    local = at.astimezone(cron_by_hand.zone_of(zone)).replace(tzinfo=None)
     assert is_excluded(plan, calendars, ms(at)) == kept.holds(local)
     # A schedule without a zone is judged by the clock that the calendars name.
     for bare in (AtSchedule(at_ms=ms(at)), EverySchedule(every_ms=60_000, anchor_ms=0)):
         plan = bounded((bare,), TickPolicy(calendars=calendars))
-        there = at.astimezone(brute_force.zone_of("Asia/Tokyo")).replace(tzinfo=None)
+        there = at.astimezone(cron_by_hand.zone_of("Asia/Tokyo")).replace(tzinfo=None)
         assert is_excluded(plan, calendars, ms(at)) == kept.holds(there)
 
 

@@ -2,9 +2,10 @@
 
 import time
 
+from schemas import limits
 from tests.broker.scenarios import checks, patches
 from tests.broker.scenarios.played import scenario
-from tests.broker.scenarios.world import World, put, until
+from tests.broker.scenarios.world import WAIT_S, World, put, until
 
 STUCK_EXIT = 70
 
@@ -73,7 +74,12 @@ def test_nothing_is_decided_while_the_clocks_disagree_and_marks_go_on(world: Wor
     assert checks.state_records(world) == before
     assert scheduler.marks() >= marks + 2
     ahead.unlink()
-    until(lambda: "later" in checks.states(world), "the command", scheduler)
+    # A clock that jumped is trusted again after it has agreed for a while.
+    trusted_s = limits.CLOCK_ALONE_AGREEMENT_MS / 1_000
+    until(
+        lambda: "later" in checks.states(world), "the command", scheduler,
+        timeout_s=trusted_s + WAIT_S,
+    )  # fmt: skip
     fires = len(world.records(orders))
     until(lambda: len(world.records(orders)) >= fires + 2, "fires", scheduler)
     assert scheduler.terminate() == 0

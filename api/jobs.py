@@ -1,5 +1,6 @@
 """`/v1/tenants/{tenant}/jobs`: everything about jobs."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from fastapi import APIRouter, Request
@@ -122,41 +123,9 @@ def routes(gateway: Gateway) -> APIRouter:
         rows = [job_row(view) | {"last": last_of(gateway, view)} for view in views]
         return json({"jobs": rows, "next": following, "complete": not gateway.live.jobs.full})
 
-    @router.delete("/{job}", **documented.write("End a job; its history stays"))
-    async def delete_job(
-        request: Request, tenant: str, job: str, note: Note = "", by: By = BY,
-        idempotency_key: Key = None, if_match: IfMatch = None, wait: Wait = WAIT_S,
-    ) -> Response:  # fmt: skip
-        await no_body(request)
-        command = DeleteJob(
-            tenant=tenant, job=job, note=note, by=by, command_id=command_id_of(idempotency_key),
-            if_match=version_of(if_match),
-        )  # fmt: skip
-        return await answered(gateway, command, wait)
-
-    @router.post("/{job}:pause", **documented.write("No ticks until resumed"))
-    async def pause_job(
-        request: Request, tenant: str, job: str, note: Note = "", by: By = BY,
-        idempotency_key: Key = None, if_match: IfMatch = None, wait: Wait = WAIT_S,
-    ) -> Response:  # fmt: skip
-        await no_body(request)
-        command = PauseJob(
-            tenant=tenant, job=job, note=note, by=by, command_id=command_id_of(idempotency_key),
-            if_match=version_of(if_match),
-        )  # fmt: skip
-        return await answered(gateway, command, wait)
-
-    @router.post("/{job}:resume", **documented.write("Ticks again, from now on"))
-    async def resume_job(
-        request: Request, tenant: str, job: str, note: Note = "", by: By = BY,
-        idempotency_key: Key = None, if_match: IfMatch = None, wait: Wait = WAIT_S,
-    ) -> Response:  # fmt: skip
-        await no_body(request)
-        command = ResumeJob(
-            tenant=tenant, job=job, note=note, by=by, command_id=command_id_of(idempotency_key),
-            if_match=version_of(if_match),
-        )  # fmt: skip
-        return await answered(gateway, command, wait)
+    for name, method, path, kind, summary in STEERING:
+        steer = _steering(gateway, kind)
+        router.add_api_route(path, steer, methods=[method], name=name, **documented.write(summary))
 
     @router.post("/{job}:trigger", **documented.write("Run a job once, now", body="Trigger"))
     async def trigger_job(
@@ -177,6 +146,33 @@ def routes(gateway: Gateway) -> APIRouter:
         return await answered(gateway, command, wait)
 
     return router
+
+
+STEERING: Final = (
+    ("delete_job", "DELETE", "/{job}", DeleteJob, "End a job; its history stays"),
+    ("pause_job", "POST", "/{job}:pause", PauseJob, "No ticks until resumed"),
+    ("resume_job", "POST", "/{job}:resume", ResumeJob, "Ticks again, from now on"),
+)
+"""Commands that say nothing but which job: name, method, path, kind, summary."""
+
+
+def _steering(
+    gateway: Gateway, kind: type[DeleteJob | PauseJob | ResumeJob]
+) -> Callable[..., Awaitable[Response]]:
+    """What answers a request for such a command."""
+
+    async def steer(
+        request: Request, tenant: str, job: str, note: Note = "", by: By = BY,
+        idempotency_key: Key = None, if_match: IfMatch = None, wait: Wait = WAIT_S,
+    ) -> Response:  # fmt: skip
+        await no_body(request)
+        command = kind(
+            tenant=tenant, job=job, note=note, by=by, command_id=command_id_of(idempotency_key),
+            if_match=version_of(if_match),
+        )  # fmt: skip
+        return await answered(gateway, command, wait)
+
+    return steer
 
 
 async def patch_with(

@@ -4,6 +4,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,7 @@ import msgspec
 from confluent_kafka import Producer
 
 from horolog.broker import server
+from horolog.settings import Settings
 from horolog.supervised import processor
 from processors.core.spec import digest
 from processors.topology import topic_set
@@ -37,44 +39,20 @@ DAY_MS: Final = 86_400_000
 
 def restore() -> None:
     """1 M jobs in one partition, compacted log, empty folder: N / (first fire - process start)."""
-    folder = Path(tempfile.mkdtemp(prefix="horolog-bench-"))
-    broker = server.start(folder / "broker", log=say)
-    try:
-        settings = settings_in(folder, "bench", 1)
-        admin.apply({"bootstrap.servers": broker.bootstrap}, topic_set("bench", 1))
-        create_topic(broker.bootstrap, TARGET)
+    with _log() as (settings, bootstrap):
         say(f"writing {JOBS:,} jobs as a compacted log has them")
-        _write(broker.bootstrap)
-        values = []
-        for run in range(RUNS):
-            seconds = _first_fire_s(settings, broker.bootstrap, f"run{run}")
-            values.append(JOBS / seconds)
-            say(f"restore {run + 1}/{RUNS}: {seconds:.1f} s, {values[-1]:,.0f} jobs/s")
-    finally:
-        server.stop(broker.data_dir)
-        shutil.rmtree(folder, ignore_errors=True)
+        _write(bootstrap)
+        values = _rates("restore", JOBS, settings, bootstrap)
     emit("restore", "/s", values, {"jobs": JOBS, "partitions": 1, "from": "process start"})
 
 
 def restore_dirty() -> None:
     """Ten state records a job, none compacted, in small transactions with a mark each and numbers
     beyond a million: records / (first fire - process start)."""
-    folder = Path(tempfile.mkdtemp(prefix="horolog-bench-"))
-    broker = server.start(folder / "broker", log=say)
-    try:
-        settings = settings_in(folder, "bench", 1)
-        admin.apply({"bootstrap.servers": broker.bootstrap}, topic_set("bench", 1))
-        create_topic(broker.bootstrap, TARGET)
+    with _log() as (settings, bootstrap):
         say(f"writing {DIRTY_JOBS:,} jobs with {VERSIONS} states each")
-        transactions, records = _write_dirty(broker.bootstrap)
-        values = []
-        for run in range(RUNS):
-            seconds = _first_fire_s(settings, broker.bootstrap, f"run{run}")
-            values.append(records / seconds)
-            say(f"restore_dirty {run + 1}/{RUNS}: {seconds:.1f} s, {values[-1]:,.0f} records/s")
-    finally:
-        server.stop(broker.data_dir)
-        shutil.rmtree(folder, ignore_errors=True)
+        transactions, records = _write_dirty(bootstrap)
+        values = _rates("restore_dirty", records, settings, bootstrap)
     emit(
         "restore_dirty", "/s", values,
         {"jobs": DIRTY_JOBS, "records": records, "transactions": transactions, "partitions": 1,
@@ -82,7 +60,31 @@ def restore_dirty() -> None:
     )  # fmt: skip
 
 
-def _first_fire_s(settings: object, bootstrap: str, member: str) -> float:
+@contextmanager
+def _log() -> Iterator[tuple[Settings, str]]:
+    """A Kafka of one's own with Horolog's topics, of one partition each, and the target."""
+    folder = Path(tempfile.mkdtemp(prefix="horolog-bench-"))
+    broker = server.start(folder / "broker", log=say)
+    try:
+        admin.apply({"bootstrap.servers": broker.bootstrap}, topic_set("bench", 1))
+        create_topic(broker.bootstrap, TARGET)
+        yield settings_in(folder, "bench", 1), broker.bootstrap
+    finally:
+        server.stop(broker.data_dir)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _rates(name: str, count: int, settings: Settings, bootstrap: str) -> list[float]:
+    """How many a second each run restored."""
+    values = []
+    for run in range(RUNS):
+        seconds = _first_fire_s(settings, bootstrap, f"run{run}")
+        values.append(count / seconds)
+        say(f"{name} {run + 1}/{RUNS}: {seconds:.1f} s, {values[-1]:,.0f}/s")
+    return values
+
+
+def _first_fire_s(settings: Settings, bootstrap: str, member: str) -> float:
     """Start a scheduler on an empty folder and wait for a record that was not there before."""
     consumer = receiver(bootstrap, TARGET)
     while consumer.poll(1.0) is not None:
